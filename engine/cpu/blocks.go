@@ -1,0 +1,133 @@
+package cpu
+
+import (
+	"math"
+
+	"lector/engine/ops"
+)
+
+// MeanBlocks: y[j] = mean of the ratio raw rows from (first+j)*ratio on: a float64 sum, divided, rounded once.
+func (b *Backend) MeanBlocks(y, raw ops.Tensor, first, ratio int) {
+	fit(y.Cols == raw.Cols && first >= 0 && ratio > 0 && (first+y.Rows)*ratio <= raw.Rows, "MeanBlocks", y, raw)
+	out, in, di := y.Floats(), raw.Floats(), y.Cols
+	b.parallel(y.Rows, grain(ratio*di), func(_ *scratch, from, to int) {
+		for j := from; j < to; j++ {
+			block := in[(first+j)*ratio*di:][:ratio*di]
+			for c := range di {
+				sum := 0.0
+				for i := c; i < len(block); i += di {
+					sum += float64(block[i])
+				}
+				out[j*di+c] = float32(sum / float64(ratio))
+			}
+		}
+	})
+}
+
+// blockIndex lists the blocks of every row; rows that see all their blocks share one list.
+type blockIndex [][]int32
+
+// Blocks lists, ascending, the complete blocks visible to row r.
+func (x blockIndex) Blocks(r int) []int32 { return x[r] }
+
+// SelectBlocks chooses the min(budget, complete) best complete blocks of every row. A row that sees all of them is not
+// scored, so bk is not read for it.
+func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, ratio, budget int) ops.Index {
+	fit(within(iq, h) && pos >= 0 && ratio > 0 && budget >= 0, "SelectBlocks", iq, bk)
+	last := (pos + iq.Rows) / ratio // complete blocks of the last row, the most of all
+	every := make([]int32, min(budget, last))
+	for j := range every {
+		every[j] = int32(j)
+	}
+	index := make(blockIndex, iq.Rows)
+	scored := iq.Rows // first row that is scored
+	for r := range index {
+		complete := (pos + r + 1) / ratio
+		if complete > budget {
+			scored = r
+			break
+		}
+		index[r] = every[:complete]
+	}
+	if scored == iq.Rows {
+		return index
+	}
+	fit(bk.Rows >= last && bk.Cols == h.Dim, "SelectBlocks", iq, bk)
+	queries, keys := all(iq), all(bk)
+	chosen := make([]int32, (iq.Rows-scored)*budget)
+	b.parallel(iq.Rows-scored, grain(last*h.N*h.Dim), func(s *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			r := scored + i
+			scores := floats(&s.values, (pos+r+1)/ratio)
+			scoreBlocks(scores, queries.at(r), h, &keys)
+			index[r] = selectBest(chosen[i*budget:i*budget:(i+1)*budget], scores, budget, &s.histogram)
+		}
+	})
+	return index
+}
+
+// scoreBlocks: scores[j] = sum over heads, ascending, of relu(query . key_j), times 1/sqrt(Dim).
+func scoreBlocks(scores, query []float32, h ops.Heads, keys *rows) {
+	clear(scores)
+	var c [8]float32
+	var ks [4][]float32
+	for first := 0; first < h.N; first += 2 {
+		heads := min(2, h.N-first)
+		q0 := query[h.From+first*h.Stride:][:h.Dim]
+		q1 := query[h.From+(first+heads-1)*h.Stride:][:h.Dim]
+		for j := 0; j < len(scores); j += 4 {
+			n := min(4, len(scores)-j)
+			for i := range ks {
+				ks[i] = keys.at(j + min(i, n-1))
+			}
+			dots2x4(&c, q0, q1, &ks)
+			for i := range 4 * heads {
+				if l := i % 4; l < n {
+					scores[j+l] += max(c[i], 0)
+				}
+			}
+		}
+	}
+	scale := float32(1 / math.Sqrt(float64(h.Dim)))
+	for j, v := range scores {
+		scores[j] = v * scale
+	}
+}
+
+// selectBest appends to dst, ascending, the k < len(scores) highest scores, the lower index first where they are
+// equal. Scores are not negative, so their bits order as they do: three counting passes find the k-th highest.
+func selectBest(dst []int32, scores []float32, k int, histogram *[2048]int32) []int32 {
+	if k == 0 {
+		return dst
+	}
+	var known, mask uint32 // leading bits of the k-th highest score
+	want := int32(k)       // its rank among the scores that share them
+	for _, shift := range [...]uint{21, 10, 0} {
+		digit := uint32(2047)
+		if shift == 0 {
+			digit = 1023
+		}
+		clear(histogram[:])
+		for _, v := range scores {
+			if bits := math.Float32bits(v); bits&mask == known {
+				histogram[bits>>shift&digit]++
+			}
+		}
+		d := digit
+		for ; histogram[d] < want; d-- {
+			want -= histogram[d]
+		}
+		known |= d << shift
+		mask |= digit << shift
+	}
+	for j, v := range scores {
+		bits := math.Float32bits(v)
+		if bits > known || bits == known && want > 0 {
+			dst = append(dst, int32(j))
+			if bits == known {
+				want--
+			}
+		}
+	}
+	return dst
+}

@@ -1,0 +1,52 @@
+package cpu
+
+import "lector/engine/ops"
+
+// Conv: causal depthwise convolution over x with the rows of tail before it; taps add up oldest first.
+func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activate bool) {
+	fit(same(y, x) && x.Cols > 0 && len(w) > 0 && len(w)%x.Cols == 0 && dilation > 0 && tail.Cols == x.Cols &&
+		tail.Rows == (len(w)/x.Cols-1)*dilation && (y.Mem != x.Mem || y.Off+y.Rows*y.Cols <= x.Off || x.Off+x.Rows*x.Cols <= y.Off),
+		"Conv", y, x, tail)
+	c, taps := x.Cols, len(w)/x.Cols
+	in, before, out := x.Floats(), tail.Floats(), y.Floats()
+	row := func(r int) []float32 { // row r of tail followed by x, x starting at 0
+		if r < 0 {
+			return before[(tail.Rows+r)*c : (tail.Rows+r+1)*c]
+		}
+		return in[r*c : (r+1)*c]
+	}
+	b.parallel(x.Rows, grain(c*(taps+8)), func(_ *scratch, from, to int) {
+		for r := from; r < to; r++ {
+			to := out[r*c : (r+1)*c]
+			clear(to)
+			for j := range taps {
+				addTap(to, row(r-(taps-1-j)*dilation), w[j:], taps)
+			}
+			if activate {
+				for i, v := range to {
+					to[i] = silu(v)
+				}
+			}
+		}
+	})
+}
+
+// addTap: y[c] += w[c*taps] * x[c].
+func addTap(y, x, w []float32, taps int) {
+	x = x[:len(y)]
+	for c, v := range x {
+		y[c] += float32(w[c*taps] * v)
+	}
+}
+
+// ShiftTail: tail = its own rows followed by those of x, the last Rows of them.
+func (b *Backend) ShiftTail(tail, x ops.Tensor) {
+	fit(tail.Cols == x.Cols, "ShiftTail", tail, x)
+	to, in := tail.Floats(), x.Floats()
+	if len(in) >= len(to) {
+		copy(to, in[len(in)-len(to):])
+		return
+	}
+	copy(to, to[len(in):])
+	copy(to[len(to)-len(in):], in)
+}

@@ -1,0 +1,161 @@
+package cpu
+
+import "lector/engine/ops"
+
+// unitEps keeps the norm of a zero key finite.
+const unitEps = 1e-6
+
+// UnitHeads: in place on heads h of x: x * rsqrt(sum x² + 1e-6) * scale. The factor is rounded once.
+func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
+	fit(within(x, h), "UnitHeads", x)
+	b.eachHead(x, h, func(head []float32) {
+		r := float32(float64(scale) * rsqrt(sumSquares(head)+unitEps))
+		for i, v := range head {
+			head[i] = v * r
+		}
+	})
+}
+
+// DeltaGates: g = exp(-exp(A_log) * softplus(a + dt_bias)) in float64, rounded once; beta = sigmoid(b).
+func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) {
+	fit(same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
+	rate := make([]float64, g.Cols)
+	for j, v := range aLog {
+		rate[j] = exp64(float64(v))
+	}
+	gs, betas, as, bs := g.Floats(), beta.Floats(), a.Floats(), bb.Floats()
+	b.parallel(len(gs), grain(100), func(_ *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			j := i % g.Cols
+			decay, gate := exp64(-float64(rate[j]*softplus(float64(as[i])+float64(dtBias[j])))), sigmoid(bs[i])
+			gs[i], betas[i] = float32(decay), gate
+		}
+	})
+}
+
+// deltaColumns is how many columns of a state one item of work carries through all rows: columns never meet, and
+// that many of a real head (128 x 32 floats) stay in the first-level cache.
+const deltaColumns = 32
+
+// DeltaScan, row after row: S = g S;  S += k (beta (v - Sᵀk))ᵀ;  o = Sᵀ q.
+func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
+	fit(d.Hk > 0 && d.Hv%d.Hk == 0 && qkv.Cols == 2*d.Hk*d.Dk+d.Hv*d.Dv && o.Cols == d.Hv*d.Dv && o.Rows == qkv.Rows &&
+		same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
+	scan := deltaScan{d, all(o), all(qkv), all(g), all(beta), s.Floats()}
+	cuts := (d.Dv + deltaColumns - 1) / deltaColumns
+	b.parallel(d.Hv*cuts, grain(4*qkv.Rows*d.Dk*deltaColumns), func(w *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			c := i % cuts * deltaColumns
+			scan.columns(w, i/cuts, c, min(c+deltaColumns, d.Dv))
+		}
+	})
+}
+
+type deltaScan struct {
+	ops.DeltaDims
+	o, qkv, g, beta rows
+	state           []float32 // [Hv, Dk, Dv]
+}
+
+// columns scans all rows for the columns [from, to) of value head j.
+func (d *deltaScan) columns(w *scratch, j, from, to int) {
+	n := to - from
+	state := d.state[j*d.Dk*d.Dv : (j+1)*d.Dk*d.Dv]
+	s := floats(&w.values, d.Dk*n)
+	delta := floats(&w.more, n)
+	for i := range d.Dk {
+		copy(s[i*n:(i+1)*n], state[i*d.Dv+from:])
+	}
+	key, value := j/(d.Hv/d.Hk)*d.Dk, 2*d.Hk*d.Dk+j*d.Dv
+	for r := range d.qkv.n {
+		row := d.qkv.at(r)
+		q, k, v := row[key:key+d.Dk], row[d.Hk*d.Dk+key:][:d.Dk], row[value+from:value+to]
+		clear(delta)
+		decayAndRead(s, delta, k, d.g.at(r)[j])
+		beta := d.beta.at(r)[j]
+		for c := range delta {
+			delta[c] = beta * (v[c] - delta[c])
+		}
+		o := d.o.at(r)[j*d.Dv+from : j*d.Dv+to]
+		clear(o)
+		updateAndRead(s, o, delta, k, q)
+	}
+	for i := range d.Dk {
+		copy(state[i*d.Dv+from:], s[i*n:(i+1)*n])
+	}
+}
+
+// decayAndRead: S = g S, t += Sᵀ k; S is [len(k), len(t)]. Four rows of S at a time, added in ascending order.
+func decayAndRead(s, t, k []float32, g float32) {
+	n, i := len(t), 0
+	for ; i+4 <= len(k); i += 4 {
+		k0, k1, k2, k3 := k[i], k[i+1], k[i+2], k[i+3]
+		s0, s1, s2, s3 := s[i*n:][:n], s[(i+1)*n:][:n], s[(i+2)*n:][:n], s[(i+3)*n:][:n]
+		for c, sum := range t {
+			a0, a1, a2, a3 := g*s0[c], g*s1[c], g*s2[c], g*s3[c]
+			s0[c], s1[c], s2[c], s3[c] = a0, a1, a2, a3
+			sum += float32(float32(a0) * k0)
+			sum += float32(float32(a1) * k1)
+			sum += float32(float32(a2) * k2)
+			sum += float32(float32(a3) * k3)
+			t[c] = sum
+		}
+	}
+	for ; i < len(k); i++ {
+		row := s[i*n:][:n]
+		for c := range t {
+			a := float32(g * row[c])
+			row[c] = a
+			t[c] += float32(a * k[i])
+		}
+	}
+}
+
+// updateAndRead: S += k deltaᵀ, o += Sᵀ q; S is [len(k), len(o)].
+func updateAndRead(s, o, delta, k, q []float32) {
+	n, i := len(o), 0
+	delta = delta[:n]
+	for ; i+4 <= len(k); i += 4 {
+		k0, k1, k2, k3 := k[i], k[i+1], k[i+2], k[i+3]
+		q0, q1, q2, q3 := q[i], q[i+1], q[i+2], q[i+3]
+		s0, s1, s2, s3 := s[i*n:][:n], s[(i+1)*n:][:n], s[(i+2)*n:][:n], s[(i+3)*n:][:n]
+		for c, sum := range o {
+			d := delta[c]
+			a0, a1 := s0[c]+float32(k0*d), s1[c]+float32(k1*d)
+			a2, a3 := s2[c]+float32(k2*d), s3[c]+float32(k3*d)
+			s0[c], s1[c], s2[c], s3[c] = a0, a1, a2, a3
+			sum += float32(a0 * q0)
+			sum += float32(a1 * q1)
+			sum += float32(a2 * q2)
+			sum += float32(a3 * q3)
+			o[c] = sum
+		}
+	}
+	for ; i < len(k); i++ {
+		row := s[i*n:][:n]
+		for c, d := range delta {
+			a := row[c] + float32(k[i]*d)
+			row[c] = a
+			o[c] += float32(a * q[i])
+		}
+	}
+}
+
+// GatedNorm: in place on o: plain RMS norm per head, times w, times gate(z).
+func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, useSiLU bool) {
+	fit(same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
+	out, gates, dv := o.Floats(), z.Floats(), len(w)
+	gate := sigmoid
+	if useSiLU {
+		gate = silu
+	}
+	b.parallel(o.Rows*(o.Cols/dv), grain(16*dv), func(_ *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			head := out[i*dv : (i+1)*dv]
+			rmsNorm(head, head, w, eps)
+			for c, v := range gates[i*dv : (i+1)*dv] {
+				head[c] = head[c] * gate(v)
+			}
+		}
+	})
+}

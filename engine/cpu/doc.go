@@ -1,0 +1,41 @@
+// Package cpu is ops.Backend on this machine's cores, in plain Go: the numeric class "cpu-f32".
+//
+// A class is one written order of every sum. This is that order; whoever changes a line of it makes another class.
+//
+//  1. Every operation rounds: a product is rounded to its type before it is added. In the source that is an explicit
+//     conversion, float32(x*y) + z, which forbids the compiler to fuse. There is no fused multiply-add.
+//  2. Linear: one float32 accumulator for each (row, output), from zero, input index ascending. An affine weight is
+//     float32(scale*code) + bias, rounded twice. Experts and the dot products of attention and of the indexer are sums
+//     of the same kind, over the head's dimensions.
+//  3. Norms, unit norms, block means, the gate scores of PLE and the sums of a softmax: float64 accumulators, index
+//     ascending. Products of two float32 are exact there. The result (a norm's factor, a mean, a score) is rounded to
+//     float32 once and then multiplied: a norm is float32(float32(x*r)*w).
+//  4. Softmax subtracts the maximum. In the router each probability is divided by the sum in float64 and rounded; in
+//     attention the weighted sum of values, float32 and tokens ascending, is multiplied by float32(1/sum), then by the
+//     gate. Scores are multiplied by float32(1/sqrt(dim)) after their sum. Routing weights are divided by their float32
+//     sum in slot order.
+//  5. Convolution adds its taps oldest first, streams and slots add up in ascending order, all from zero in float32.
+//     The mean over streams divides once at the end.
+//  6. DeltaScan, per column of the state and row after row, key index ascending, float32: S = g*S, t = Sᵀk,
+//     d = beta*(v-t), S = S + k*d, o = Sᵀq.
+//  7. exp, sigmoid and silu are ours, in float32: exp is within 2 ulp, flushes to zero below -87.3 (results under
+//     1.22e-38) and is +Inf above 88.72283. The decay of DeltaNet and the angles of a rope are computed in float64 with
+//     our own exp, log, sin and cos (within 8e-16 of themselves; sin and cos within 4e-16 to 2^20 radians), and rounded
+//     once. Square roots and divisions are IEEE's.
+//
+// What the package promises:
+//
+//  1. Those bits on every target that Go compiles for, with any number of workers. Blocking over rows and outputs,
+//     and any SIMD over outputs, keep each accumulator's order, so they are free.
+//  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
+//     multiple of Grid, 512 tokens, though nothing here depends on the cut.
+//  3. An operation is finished when it returns. It leaves no goroutine behind; a panic in one reaches the caller.
+//  4. Weights stay as stored: an operation decodes four rows at a time. Beyond its tensors it holds scratch for each
+//     worker, sized by one row of attention or one tile of experts, and never rows x context.
+//  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
+//
+// It refuses shapes and stored sizes that do not fit, ids out of range, and aliasing in Conv, by panicking: those are
+// faults in the network. NaN and infinities pass through, so that the engine sees them.
+//
+// Start reading at Backend, then Linear.
+package cpu

@@ -1,0 +1,20 @@
+package cpu
+
+// The elementary functions, for tests of their error and of their bits.
+var (
+	Exp32      = exp32
+	Exp64      = exp64
+	Log64      = log64
+	Softplus   = softplus
+	Sincos     = sincos
+	Sigmoid32  = sigmoid
+	SiLU32     = silu
+	HalfWiden  = half
+	SelectBest = func(scores []float32, k int) []int32 {
+		var h [2048]int32
+		return selectBest(nil, scores, k, &h)
+	}
+	Parallel = func(b *Backend, n, grain int, work func(from, to int)) {
+		b.parallel(n, grain, func(_ *scratch, from, to int) { work(from, to) })
+	}
+)

@@ -1,0 +1,76 @@
+package cpu
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
+// nobody may rely on what is in them.
+type scratch struct {
+	panel     []float32 // decoded weight rows
+	values    []float32 // scores, columns of a state, outputs of experts
+	more      []float32 // second buffer beside values
+	tokens    []int32   // visible tokens of a row
+	histogram [2048]int32
+}
+
+// floats resizes *p to n floats of unknown content.
+func floats(p *[]float32, n int) []float32 {
+	if cap(*p) < n {
+		*p = make([]float32, n)
+	}
+	return (*p)[:n]
+}
+
+// workPerGrain is how many multiply-adds (or alike) a goroutine should take at a time: some tens of
+// microseconds, well above what starting it costs.
+const workPerGrain = 1 << 15
+
+// grain is the number of items that one goroutine takes at a time when each costs `cost` multiply-adds.
+func grain(cost int) int { return max(1, workPerGrain/max(1, cost)) }
+
+// parallel runs work over [0, n) in runs of `grain` items on at most b.workers goroutines, of which the caller's is
+// one, and returns when all are done. Which goroutine takes which run is not determined; so no item's result may
+// depend on it. A panic in work stops further runs and is raised again in the caller.
+func (b *Backend) parallel(n, grain int, work func(s *scratch, from, to int)) {
+	if n <= 0 {
+		return
+	}
+	workers := min(b.workers, (n+grain-1)/grain)
+	if workers <= 1 {
+		s := b.scratch.Get().(*scratch)
+		work(s, 0, n)
+		b.scratch.Put(s)
+		return
+	}
+	var (
+		next   atomic.Int64
+		failed atomic.Pointer[any]
+		group  sync.WaitGroup
+	)
+	run := func() {
+		defer func() {
+			if v := recover(); v != nil {
+				failed.CompareAndSwap(nil, &v)
+			}
+		}()
+		s := b.scratch.Get().(*scratch)
+		for failed.Load() == nil {
+			to := int(next.Add(int64(grain)))
+			if to-grain >= n {
+				break
+			}
+			work(s, to-grain, min(to, n))
+		}
+		b.scratch.Put(s)
+	}
+	for range workers - 1 {
+		group.Go(run)
+	}
+	run()
+	group.Wait()
+	if v := failed.Load(); v != nil {
+		panic(*v)
+	}
+}

@@ -1,0 +1,64 @@
+package cpu
+
+import "lector/engine/ops"
+
+// route holds k experts and weights for every row, in slot order.
+type route struct {
+	k       int
+	experts []int32
+	weights []float32
+}
+
+// Row returns the experts of row r in slot order and their weights.
+func (t *route) Row(r int) (experts []int32, weights []float32) {
+	return t.experts[r*t.k : (r+1)*t.k], t.weights[r*t.k : (r+1)*t.k]
+}
+
+// Route: softmax over the logits of a row, then the k best by (probability descending, index ascending).
+func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
+	fit(k > 0 && k <= logits.Cols, "Route", logits)
+	t := &route{k, make([]int32, logits.Rows*k), make([]float32, logits.Rows*k)}
+	in := all(logits)
+	b.parallel(logits.Rows, grain(logits.Cols*(8+k)), func(s *scratch, from, to int) {
+		prob := floats(&s.values, logits.Cols)
+		for r := from; r < to; r++ {
+			copy(prob, in.at(r))
+			sum := softmax(prob)
+			for e, v := range prob {
+				prob[e] = float32(float64(v) / sum)
+			}
+			experts, weights := t.Row(r)
+			best(experts, weights, prob)
+			if renorm {
+				normalise(weights)
+			}
+		}
+	})
+	return t
+}
+
+// best fills the slots with the highest probabilities, the lower index first where they are equal.
+func best(experts []int32, weights, prob []float32) {
+	k := len(experts)
+	for e, p := range prob {
+		if e >= k && !(p > weights[k-1]) {
+			continue
+		}
+		i := min(e, k-1)
+		for ; i > 0 && p > weights[i-1]; i-- {
+			weights[i], experts[i] = weights[i-1], experts[i-1]
+		}
+		weights[i], experts[i] = p, int32(e)
+	}
+}
+
+// normalise divides by the float32 sum in slot order.
+func normalise(weights []float32) {
+	var sum float32
+	for _, w := range weights {
+		sum += w
+	}
+	for i, w := range weights {
+		weights[i] = w / sum
+	}
+}
