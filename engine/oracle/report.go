@@ -1,0 +1,116 @@
+package oracle
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+)
+
+// Tolerance is how far a number may be off: for logits as it is, for other tensors times max(1, their RMS).
+const Tolerance = 2e-4
+
+// Line is one compared quantity. Numbers have a Diff and a Limit, choices count what is Wrong.
+type Line struct {
+	Name     string  `json:"name"`
+	Compared int     `json:"compared"` // numbers or choices
+	Diff     float64 `json:"diff"`     // largest absolute difference
+	Limit    float64 `json:"limit"`    // what Diff may be; 0 for choices
+	Wrong    int     `json:"wrong"`
+	First    string  `json:"first,omitempty"` // where the first wrong choice, or the largest difference past the limit, is
+}
+
+// OK says that the line is within its tolerance and compared something.
+func (l Line) OK() bool {
+	return l.Compared > 0 && l.Wrong == 0 && !math.IsNaN(l.Diff) && l.Diff <= l.Limit
+}
+
+// Report is a whole comparison.
+type Report struct {
+	Lines   []Line   `json:"lines"`
+	Skipped []string `json:"not_compared"`
+}
+
+// OK says that every line is.
+func (r Report) OK() bool {
+	for _, l := range r.Lines {
+		if !l.OK() {
+			return false
+		}
+	}
+	return len(r.Lines) > 0
+}
+
+// Print writes the figures as a table.
+func (r Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "quantity\tcompared\tmax diff\tallowed\t")
+	for _, l := range r.Lines {
+		verdict := "ok"
+		if !l.OK() {
+			verdict = "WRONG " + l.First
+		}
+		if l.Limit == 0 {
+			fmt.Fprintf(t, "%s\t%d\t%d differ\t0\t%s\n", l.Name, l.Compared, l.Wrong, verdict)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.1e\t%.1e\t%s\n", l.Name, l.Compared, l.Diff, l.Limit, verdict)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(t, "not compared: %s\n", s)
+	}
+	return t.Flush()
+}
+
+// gauge collects one line.
+type gauge struct {
+	line   Line
+	scale  float64 // sum of squares of what is expected
+	strict bool    // the limit does not grow with the RMS
+}
+
+// numbers compares got with want; where names the place for the report.
+func (g *gauge) numbers(got, want []float32, where string) {
+	if len(got) != len(want) {
+		g.wrong(fmt.Sprintf("%s: %d numbers for %d", where, len(got), len(want)))
+		return
+	}
+	for i := range want {
+		g.scale += float64(want[i]) * float64(want[i])
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if d > g.line.Diff || math.IsNaN(d) {
+			g.line.Diff, g.line.First = d, fmt.Sprintf("%s[%d]: %v for %v", where, i, got[i], want[i])
+		}
+	}
+	g.line.Compared += len(want)
+}
+
+// choices compares what was chosen.
+func choices[T int32 | int64](g *gauge, got []T, want []int64, where string) {
+	g.line.Compared += len(want)
+	if len(got) != len(want) {
+		g.wrong(fmt.Sprintf("%s: %d choices for %d", where, len(got), len(want)))
+		return
+	}
+	for i := range want {
+		if int64(got[i]) != want[i] {
+			g.wrong(fmt.Sprintf("%s[%d]: %d for %d", where, i, got[i], want[i]))
+		}
+	}
+}
+
+func (g *gauge) wrong(where string) {
+	if g.line.Wrong == 0 {
+		g.line.First = where
+	}
+	g.line.Wrong++
+}
+
+// done finishes a line of numbers.
+func (g *gauge) done() Line {
+	g.line.Limit = Tolerance
+	if !g.strict && g.line.Compared > 0 {
+		g.line.Limit *= max(1, math.Sqrt(g.scale/float64(g.line.Compared)))
+	}
+	return g.line
+}

@@ -1,0 +1,61 @@
+package qwen4exp
+
+import "lector/engine/ops"
+
+// attention is gated attention whose rows see a selection of blocks (QSA).
+type attention struct {
+	q, k, v, out ops.Matrix // [Hq*2*hd, h] per head q then gate, [Hkv*hd, h] twice, [h, Hq*hd]
+	qNorm, kNorm []float32  // scales [hd]
+	index        ops.Matrix // [(Hi+1)*di, h]: queries, then one key
+	iqNorm       []float32  // scale of the indexer's queries [di]
+	ikNorm       []float32  // scale of its block keys [di]
+}
+
+// forward mixes f.x into f.y and appends the chunk's rows to the caches of st at f.pos.
+//
+//	[q | gate] = Wq x;  k = Wk x;  v = Wv x;  q, k = rope(RMSNorm(.))
+//	o = softmax(q kᵀ / sqrt(hd) over visible(p)) v * sigmoid(gate);  y = Wo o
+func (m *attention) forward(f *pass, st *attnState, layer int) {
+	be, d := f.be, f.dims
+	be.Linear(f.qg, f.x, m.q)
+	be.RMSNormHeads(f.qg, d.attnQueries(), m.qNorm, d.Eps)
+	be.Rope(f.qg, d.attnQueries(), d.Rope, f.pos, 1)
+
+	k, v := st.k.Slice(f.pos, f.pos+f.rows), st.v.Slice(f.pos, f.pos+f.rows)
+	be.Linear(k, f.x, m.k)
+	be.RMSNormHeads(k, d.attnKeys(), m.kNorm, d.Eps)
+	be.Rope(k, d.attnKeys(), d.Rope, f.pos, 1)
+	be.Linear(v, f.x, m.v)
+
+	index := m.selectBlocks(f, st)
+	be.Attend(f.attn, f.qg, st.k, st.v, index, f.pos, d.Ratio, d.Attn)
+	f.view.visible(layer, f, index)
+	be.Linear(f.y, f.attn, m.out)
+}
+
+// selectBlocks appends the chunk's raw index keys and picks the blocks that each row sees.
+//
+//	iq = rope(RMSNorm(Wi x)) at p;  bk_j = rope(RMSNorm(mean of c raw keys)) at j*c
+//	score_j(p) = sum over heads relu(iq . bk_j) / sqrt(di);  the B/c best complete blocks
+func (m *attention) selectBlocks(f *pass, st *attnState) ops.Index {
+	be, d := f.be, f.dims
+	be.Linear(f.iqk, f.x, m.index)
+	be.CopyRows(st.raw, f.pos, f.iqk, d.Index.N*d.Index.Dim)
+	m.pool(f.be, d, st, f.pos, f.pos+f.rows)
+	be.RMSNormHeads(f.iqk, d.Index, m.iqNorm, d.Eps)
+	be.Rope(f.iqk, d.Index, d.Rope, f.pos, 1)
+	return be.SelectBlocks(f.iqk, d.Index, st.blocks, f.pos, d.Ratio, d.Budget/d.Ratio)
+}
+
+// pool computes the keys of the blocks that rows [from, to) complete. A block that holds a row from on is
+// computed again: that row may have been a provisional one.
+func (m *attention) pool(be ops.Backend, d *dims, st *attnState, from, to int) {
+	first, end := from/d.Ratio, to/d.Ratio
+	if end <= first {
+		return
+	}
+	bk := st.blocks.Slice(first, end)
+	be.MeanBlocks(bk, st.raw, first, d.Ratio)
+	be.RMSNormHeads(bk, d.blockKey(), m.ikNorm, d.Eps)
+	be.Rope(bk, d.blockKey(), d.Rope, first*d.Ratio, d.Ratio)
+}

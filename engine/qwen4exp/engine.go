@@ -1,0 +1,184 @@
+package qwen4exp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"lector/engine"
+	"lector/engine/ops"
+	"lector/engine/weights"
+)
+
+// HiddenNorm says how the draft head's pre_fc_norm_hidden takes its mean. Only acceptance depends on it.
+type HiddenNorm string
+
+const (
+	Grouped HiddenNorm = "grouped" // a mean for every stream (default)
+	Flat    HiddenNorm = "flat"    // one mean over all of W
+)
+
+// Codec names how regions hold the state: as computed, in float32.
+const Codec = "exact-f32"
+
+// Options are what a loaded model depends on besides its checkpoint.
+type Options struct {
+	HiddenNorm HiddenNorm // "" means Grouped
+	// Tokenizer is the digest of the tokenizer, part of the identity.
+	Tokenizer string
+	// Tokens is how many ids have a token; ids from there on are never chosen. 0: all of the vocabulary.
+	Tokens int
+	// Memory bounds the scratch in bytes; 0: no bound but MaxRows.
+	Memory int
+}
+
+// Engine implements engine.Engine over a checkpoint and a backend.
+type Engine struct {
+	be         ops.Backend
+	checkpoint *weights.Checkpoint
+	net        *network
+	opt        Options
+	choices    int // ids that may be chosen
+	maxRows    int
+	turn       chan struct{} // holds one token: chunks of all sequences take turns on the scratch
+	scratch    scratch
+
+	identify sync.Once
+	identity engine.Identity
+	idErr    error
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open binds the checkpoint's weights to a backend. The checkpoint stays open while the engine is in use
+// and is the caller's to close.
+func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
+	if opt.HiddenNorm == "" {
+		opt.HiddenNorm = Grouped
+	}
+	if opt.HiddenNorm != Grouped && opt.HiddenNorm != Flat {
+		return nil, fmt.Errorf("mtp_hidden_norm %q: it is %s or %s", opt.HiddenNorm, Grouped, Flat)
+	}
+	net, err := bind(c, opt.HiddenNorm)
+	if err != nil {
+		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
+	}
+	if be.Grid()%net.Ratio != 0 {
+		return nil, fmt.Errorf("open model %s: class %s has a grid of %d tokens, not a multiple of the indexer's %d", c.Name(), be.Class(), be.Grid(), net.Ratio)
+	}
+	maxRows, err := rowsFit(&net.dims, opt.Memory, c.Config().MaxTokens, false)
+	if err != nil {
+		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
+	}
+	e := &Engine{be: be, checkpoint: c, net: net, opt: opt, choices: net.Vocab, maxRows: maxRows, turn: make(chan struct{}, 1)}
+	if opt.Tokens > 0 {
+		e.choices = min(opt.Tokens, net.Vocab)
+	}
+	return e, nil
+}
+
+// Identity implements engine.Engine. The first call reads every weight.
+func (e *Engine) Identity() (engine.Identity, error) {
+	e.identify.Do(func() {
+		digest, err := e.checkpoint.Digest()
+		if err != nil {
+			e.idErr = fmt.Errorf("identify model %s: %w", e.checkpoint.Name(), err)
+			return
+		}
+		e.identity = engine.Identity{
+			Fields: []engine.Field{
+				{Name: "weights", Value: digest},
+				{Name: "config", Value: e.checkpoint.Config().Digest()},
+				{Name: "tokenizer", Value: e.opt.Tokenizer},
+				{Name: "mtp_hidden_norm", Value: string(e.opt.HiddenNorm)},
+				{Name: "codec", Value: Codec},
+			},
+			Class: e.be.Class(),
+			Grid:  e.be.Grid(),
+		}
+	})
+	return e.identity, e.idErr
+}
+
+// Info implements engine.Engine.
+func (e *Engine) Info() engine.Info {
+	d, c := &e.net.dims, e.checkpoint.Config()
+	info := engine.Info{
+		Name: e.checkpoint.Name(), Layers: len(e.net.layers), Vocabulary: e.choices, MaxTokens: c.MaxTokens,
+		MaxChunk: e.maxRows, DraftHead: e.net.mtp != nil, Stops: c.Stops, BytesPerToken: 4, FixedBytes: 4*d.Wide + 8,
+	}
+	cache := 4 * (2*d.Attn.Hkv*d.Attn.Hd + d.Index.Dim)
+	if e.net.mtp != nil {
+		info.BytesPerToken += cache
+	}
+	for i := range e.net.layers {
+		switch l := &e.net.layers[i]; {
+		case l.attn != nil:
+			info.BytesPerToken += cache
+		default:
+			info.FixedBytes += 4 * (d.Delta.Hv*d.Delta.Dk*d.Delta.Dv + (d.Taps-1)*d.Channels)
+		}
+		if e.net.layers[i].ple != nil {
+			info.FixedBytes += 4 * (d.PLETaps - 1) * d.Ngram * d.Wide
+		}
+	}
+	return info
+}
+
+// RowsFit is the largest chunk whose scratch fits budget bytes (0: the engine's own); views counts the
+// logits of every row.
+func (e *Engine) RowsFit(budget int, views bool) (int, error) {
+	if budget == 0 {
+		budget = e.opt.Memory
+	}
+	return rowsFit(&e.net.dims, budget, e.checkpoint.Config().MaxTokens, views)
+}
+
+// NewSequence implements engine.Engine.
+func (e *Engine) NewSequence(capacity int) (engine.Sequence, error) { return e.Sequence(capacity) }
+
+// Sequence is NewSequence with the debug views of the concrete type.
+func (e *Engine) Sequence(capacity int) (*Sequence, error) {
+	limit := e.checkpoint.Config().MaxTokens
+	if capacity == 0 {
+		capacity = limit
+	}
+	if capacity < 1 || capacity > limit {
+		return nil, fmt.Errorf("capacity of %d tokens: %w: the model takes 1 to %d", capacity, engine.ErrTooLong, limit)
+	}
+	st, err := newState(e.be, e.net)
+	if err != nil {
+		return nil, err
+	}
+	return &Sequence{engine: e, net: e.net, st: st, capacity: capacity}, nil
+}
+
+// claim waits for the scratch and makes it large enough for rows.
+func (e *Engine) claim(ctx context.Context, rows int) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := e.scratch.ensure(e.be, &e.net.dims, rows); err != nil {
+		<-e.turn
+		return nil, err
+	}
+	return func() { <-e.turn }, nil
+}
+
+// ReleaseScratch gives the chunk memory back; the next chunk allocates it again.
+func (e *Engine) ReleaseScratch() {
+	e.turn <- struct{}{}
+	e.scratch.release(e.be, &e.net.dims)
+	<-e.turn
+}
+
+// Close implements engine.Engine.
+func (e *Engine) Close() error {
+	e.ReleaseScratch()
+	return nil
+}

@@ -1,0 +1,173 @@
+package qwen4exp_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"lector/engine"
+	"lector/engine/cpu"
+	"lector/engine/enginetest"
+	"lector/engine/ops"
+	"lector/engine/qwen4exp"
+	"lector/engine/weights"
+)
+
+const fixtures = "../../tests/fixtures"
+
+// sample is a fixed prompt with repeats and end-of-text tokens in it, inside every fixture's vocabulary.
+func sample(n int) []engine.Token {
+	out := make([]engine.Token, n)
+	x := uint32(12345)
+	for i := range out {
+		x = x*1664525 + 1013904223
+		out[i] = engine.Token(x >> 8 % 300)
+		if i%37 == 20 {
+			out[i] = 1 // end of text in the fixtures
+		}
+		if i > 60 && i%29 < 6 {
+			out[i] = out[i-53]
+		}
+	}
+	return out
+}
+
+func open(t testing.TB, model string, be ops.Backend, opt qwen4exp.Options) *qwen4exp.Engine {
+	t.Helper()
+	c, err := weights.Open(filepath.Join(fixtures, model))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := qwen4exp.Open(c, be, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return e
+}
+
+func openCPU(t testing.TB, model string) *qwen4exp.Engine {
+	return open(t, model, cpu.New(cpu.Options{}), qwen4exp.Options{Tokenizer: "none"})
+}
+
+func TestLaws(t *testing.T) {
+	for _, model := range []string{"tiny", "odd", "tiny-mlx-folded", "tiny-mlx-plain"} {
+		t.Run(model, func(t *testing.T) {
+			enginetest.Run(t, enginetest.Suite{
+				Open: func(t testing.TB) engine.Engine {
+					return &failing{Engine: open(t, model, newFlaky(), qwen4exp.Options{})}
+				},
+				Tokens:     sample,
+				Length:     90, // past the indexer's budget
+				Fail:       func(e engine.Engine) { e.(*failing).backend().failAfter = 5 },
+				SkipDrafts: model == "tiny-mlx-plain",
+			})
+		})
+	}
+}
+
+// flaky is the CPU backend with a Wait that fails when told to.
+type flaky struct {
+	*cpu.Backend
+	failAfter int // waits until one fails; 0: never
+	onWait    func()
+}
+
+var errInjected = errors.New("injected failure")
+
+func newFlaky() *flaky { return &flaky{Backend: cpu.New(cpu.Options{})} }
+
+func (f *flaky) Wait(ctx context.Context) error {
+	if f.onWait != nil {
+		f.onWait()
+	}
+	if f.failAfter > 0 {
+		if f.failAfter--; f.failAfter == 0 {
+			return errInjected
+		}
+	}
+	return f.Backend.Wait(ctx)
+}
+
+// failing remembers which backend an engine runs on.
+type failing struct {
+	*qwen4exp.Engine
+}
+
+func (f *failing) backend() *flaky { return qwen4exp.BackendOf(f.Engine).(*flaky) }
+
+// Stopping at any wait, by a failure or a cancelled context, leaves the sequence as it was.
+func TestFailureAtAnyWaitHasNoEffect(t *testing.T) {
+	be := newFlaky()
+	e := open(t, "tiny", be, qwen4exp.Options{})
+	defer e.Close()
+	tokens := sample(60)
+	want := read(t, e, tokens, 60)
+	s := read(t, e, tokens[:40], 40)
+	next := tokens[40]
+	for at := 1; ; at++ {
+		be.failAfter = at
+		_, err := s.Prefill(context.Background(), tokens[40:], &next)
+		if err == nil {
+			be.failAfter = 0
+			break
+		}
+		if !errors.Is(err, errInjected) {
+			t.Fatalf("wait %d: %v", at, err)
+		}
+		if s.Pos() != 40 {
+			t.Fatalf("after a failure at wait %d the sequence is at %d", at, s.Pos())
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		be.onWait = func() {
+			if at--; at == 0 {
+				cancel()
+			}
+		}
+		saved := at
+		if _, err := s.Prefill(ctx, tokens[40:], &next); !errors.Is(err, context.Canceled) {
+			t.Fatalf("cancelled at wait %d: %v", saved, err)
+		}
+		be.onWait, at = nil, saved
+		cancel()
+	}
+	sameState(t, s, want)
+}
+
+func read(t testing.TB, e *qwen4exp.Engine, tokens []engine.Token, chunk int) *qwen4exp.Sequence {
+	t.Helper()
+	s, err := e.Sequence(len(tokens) + 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for part := range slices.Chunk(tokens, chunk) {
+		if _, err := s.Prefill(context.Background(), part, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// sameState compares two sequences bit for bit.
+func sameState(t testing.TB, got, want *qwen4exp.Sequence) {
+	t.Helper()
+	g, err := got.Regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := want.Regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g) != len(w) {
+		t.Fatalf("%d regions, want %d", len(g), len(w))
+	}
+	for i := range w {
+		if g[i].Name != w[i].Name || !slices.Equal(g[i].Data, w[i].Data) {
+			t.Fatalf("region %s differs", w[i].Name)
+		}
+	}
+}

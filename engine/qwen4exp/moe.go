@@ -1,0 +1,37 @@
+package qwen4exp
+
+import "lector/engine/ops"
+
+// moe is the mixture of routed experts and the shared expert.
+type moe struct {
+	router               ops.Matrix // [E, h]
+	experts              ops.Experts
+	sharedScore          ops.Matrix // [1, h]
+	sharedGate, sharedUp ops.Matrix // [inner, h]
+	sharedDown           ops.Matrix // [h, inner]
+}
+
+// forward sets f.y from f.x.
+//
+//	prob = softmax(Wr x);  k best, renormalised
+//	y = sum over slots w_e Down_e(silu(Gate_e x) * Up_e x) + sigmoid(sg . x) SharedDown(silu(SharedGate x) * SharedUp x)
+func (m *moe) forward(f *pass, layer int) {
+	be, d := f.be, f.dims
+	if f.skips("experts") {
+		f.zero(f.y)
+		return
+	}
+	be.Linear(f.router, f.x, m.router)
+	route := be.Route(f.router, d.TopK, d.Renorm)
+	f.view.route(layer, f, route)
+	used := be.RunExperts(f.y, f.x, m.experts, route)
+	f.stats.Records += used.Records
+	f.stats.RecordBytes += used.Bytes
+
+	be.Linear(f.score, f.x, m.sharedScore)
+	be.Linear(f.sGate, f.x, m.sharedGate)
+	be.Linear(f.sUp, f.x, m.sharedUp)
+	be.SwiGLU(f.sGate, f.sGate, f.sUp)
+	be.Linear(f.sOut, f.sGate, m.sharedDown)
+	be.AddGated(f.y, f.sOut, f.score)
+}

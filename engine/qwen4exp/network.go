@@ -1,0 +1,88 @@
+package qwen4exp
+
+import "lector/engine/ops"
+
+// network is the whole model, bound to its weights: immutable and shared by all sequences.
+type network struct {
+	dims
+	embed  ops.Matrix // E [V, h]
+	layers []layer
+	final  hyper // gated read without injection
+	head   ops.Matrix
+	mtp    *draftHead // nil without one
+}
+
+// layer is one decoder layer: an optional PLE in front, a mixer, a mixture of experts.
+type layer struct {
+	index   int // in the trunk; the draft head's layer has Layers
+	ple     *ple
+	readMix hyper
+	delta   *deltaNet  // one of delta and attn
+	attn    *attention // is set
+	readMoE hyper
+	moe     moe
+}
+
+// trunk runs the layers over the chunk: f.wide holds the embedding replicated on entry and the residual
+// after the last layer on return.
+//
+//	wide_0 = E[t], n times;  wide_{i+1} = layer_i(wide_i)
+func (m *network) trunk(f *pass, st *state) error {
+	f.be.Embed(f.x, m.embed, f.ids)
+	f.be.Replicate(f.wide, f.x)
+	f.view.wide(0, f)
+	for i := range m.layers[:f.layerCap(len(m.layers))] {
+		if err := m.layers[i].forward(f, &st.layers[i]); err != nil {
+			return err
+		}
+		f.view.wide(i+1, f)
+	}
+	return f.wait(&f.stats.Other)
+}
+
+// forward advances the residual by one layer.
+//
+//	wide += PLE(wide)
+//	(x, inj) = read(wide);  wide[g] += inj[g] * mixer(x)
+//	(x, inj) = read(wide);  wide[g] += inj[g] * MoE(x)
+//
+// The second injection of a layer and the first of the next are deferred to the read that follows.
+func (l *layer) forward(f *pass, st *layerState) error {
+	part := &f.stats.Attention
+	if l.delta != nil {
+		part = &f.stats.Delta
+	}
+	if l.ple != nil {
+		f.flush()
+		l.ple.forward(f, st.ple)
+	}
+	l.readMix.read(f, true)
+	l.mix(f, st)
+	f.inject(f.y)
+	l.readMoE.read(f, true)
+	if err := f.wait(part); err != nil {
+		return err
+	}
+	l.moe.forward(f, l.index)
+	f.inject(f.y)
+	f.flush()
+	return f.wait(&f.stats.Experts)
+}
+
+// mix runs the layer's mixer from f.x into f.y.
+func (l *layer) mix(f *pass, st *layerState) {
+	switch {
+	case f.skips("mixer"):
+		f.zero(f.y)
+	case l.delta != nil:
+		l.delta.forward(f, st.delta)
+	default:
+		l.attn.forward(f, st.attn, l.index)
+	}
+}
+
+// logits reads the residual through the final mixer and the head: y [rows of wide, V].
+func (m *network) logits(f *pass, y ops.Tensor) {
+	m.final.read(f, false)
+	f.be.Linear(y, f.x, m.head)
+}

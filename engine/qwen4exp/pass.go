@@ -1,0 +1,79 @@
+package qwen4exp
+
+import (
+	"context"
+	"time"
+
+	"lector/engine"
+	"lector/engine/ops"
+)
+
+// pass is one run over the rows of a chunk: the tensors sliced to those rows, where they stand, and where
+// their time is counted.
+type pass struct {
+	tensors
+	be      ops.Backend
+	dims    *dims
+	ctx     context.Context
+	rows    int
+	pos     int            // of row 0
+	ids     []engine.Token // of the rows
+	history []engine.Token // the sequence's tokens, the rows' own included
+	keep    bool           // keep what a replay needs
+	draft   bool           // a pass of the draft head: its time is MTP's
+	pending ops.Tensor     // block output whose injection is deferred
+	rowIDs  []int64
+	stats   *engine.ChunkStats
+	clock   *time.Time // of the last wait
+	whole   *tensors
+	view    *view
+}
+
+// newPass starts a pass over rows; the clock starts now.
+func newPass(ctx context.Context, s *Sequence, rows int, stats *engine.ChunkStats) *pass {
+	now := time.Now()
+	f := &pass{be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, clock: &now, whole: &s.engine.scratch.tensors, view: s.view}
+	return f.of(rows, s.st.pos, nil)
+}
+
+// of is a pass over other rows on the same scratch, clock and statistics.
+func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
+	g := *f
+	g.tensors = *f.whole
+	g.walk(f.dims, rows, func(t *ops.Tensor, rows, _ int) { *t = t.Slice(0, rows) })
+	g.rows, g.pos, g.ids, g.pending, g.keep, g.draft = rows, pos, ids, ops.Tensor{}, false, false
+	return &g
+}
+
+// wait finishes the operations queued so far and counts the time since the last wait as *part.
+func (f *pass) wait(part *float64) error {
+	err := f.be.Wait(f.ctx)
+	now := time.Now()
+	if f.draft {
+		part = &f.stats.MTP
+	}
+	*part += now.Sub(*f.clock).Seconds()
+	*f.clock = now
+	return err
+}
+
+// since is the time from start on, taken out of what the next wait counts.
+func (f *pass) since(start time.Time) float64 {
+	d := time.Since(start)
+	*f.clock = f.clock.Add(d)
+	return d.Seconds()
+}
+
+// skips says that a debug setting leaves the part out.
+func (f *pass) skips(part string) bool { return f.view != nil && f.view.skip[part] }
+
+// layerCap is how many of n layers run.
+func (f *pass) layerCap(n int) int {
+	if f.view != nil && f.view.cap > 0 {
+		return min(n, f.view.cap)
+	}
+	return n
+}
+
+// zero clears t: what a skipped part yields.
+func (f *pass) zero(t ops.Tensor) { clear(t.Floats()) }

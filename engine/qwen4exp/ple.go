@@ -1,0 +1,62 @@
+package qwen4exp
+
+import (
+	"time"
+
+	"lector/engine/ops"
+	"lector/engine/weights"
+)
+
+// ple is the hashed n-gram embedding in front of a layer.
+type ple struct {
+	hash       weights.NgramHash
+	table      ops.Table
+	key, value ops.Matrix // [W, e], [h, e] with e = ple_embed_dim
+	normKey    []float32  // scales [W]
+	normQuery  []float32
+	normConv   []float32
+	conv       []float32 // [W, Kp], dilated by N
+}
+
+// forward adds the embedding of the chunk's n-grams to f.wide and advances st.
+//
+//	e = rows of the table at the hashed n-grams of p, side by side
+//	key = groupedRMSNorm(Wk e);  query = groupedRMSNorm(wide);  val = Wv e
+//	s_g = key_g . query_g / sqrt(h);  v_g = sigmoid(sign(s_g) sqrt(max(|s_g|, 1e-6))) val
+//	z = groupedRMSNorm(v);  wide += v + silu(conv z)
+func (m *ple) forward(f *pass, st *pleState) {
+	be, d := f.be, f.dims
+	if f.skips("ple") {
+		return
+	}
+	start := time.Now()
+	be.Gather(f.e, m.table, m.rowIDs(f))
+	f.stats.Ngram += f.since(start)
+
+	be.Linear(f.z, f.e, m.key)
+	be.RMSNorm(f.z, f.z, m.normKey, d.Hidden, d.Eps)
+	be.RMSNorm(f.u, f.wide, m.normQuery, d.Hidden, d.Eps)
+	be.Linear(f.x, f.e, m.value)
+	be.PLEGate(f.z, f.z, f.u, f.x)
+	be.Add(f.wide, f.z)
+	be.RMSNorm(f.z, f.z, m.normConv, d.Hidden, d.Eps)
+	be.Conv(f.u, f.z, st.tail, m.conv, d.Ngram, true)
+	be.ShiftTail(st.tail, f.z)
+	if st.kept.Rows > 0 && f.keep {
+		be.CopyRows(st.kept, 0, f.z, 0)
+	}
+	be.Add(f.wide, f.u)
+}
+
+// rowIDs hashes the chunk's n-grams: heads ids a row.
+func (m *ple) rowIDs(f *pass) []int64 {
+	heads := len(m.hash.Vocab)
+	f.rowIDs = grow(f.rowIDs, f.rows*heads)
+	m.hash.RowIDs(f.rowIDs, f.history, len(f.history)-f.rows, f.dims.EOS)
+	return f.rowIDs
+}
+
+// replay advances st, put back to before a batch, by the batch's first rows.
+func (st *pleState) replay(f *pass, rows int) {
+	f.be.ShiftTail(st.tail, st.kept.Slice(0, rows))
+}

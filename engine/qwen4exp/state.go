@@ -1,0 +1,243 @@
+package qwen4exp
+
+import (
+	"fmt"
+
+	"lector/engine"
+	"lector/engine/ops"
+)
+
+// state is everything that a sequence holds after pos tokens.
+type state struct {
+	pos      int
+	tokens   []engine.Token // [pos]
+	layers   []layerState
+	mtp      *attnState // rows [0, pos-1) count; a row at pos-1 or beyond is provisional
+	residual ops.Tensor // [1, W] of the last token, after the last layer
+	next     engine.Token
+	draft    engine.Token // follows next; valid when drafted
+	drafted  bool
+	rows     int          // rows the caches have room for
+	fixed    []ops.Tensor // every tensor that has no interior, in the order of the layers
+	spare    []ops.Tensor // their copies from before the batch in progress
+}
+
+// layerState is one layer's part of the state.
+type layerState struct {
+	ple   *pleState
+	delta *deltaState // one of delta and attn
+	attn  *attnState  // is set
+}
+
+// attnState are the caches of an attention layer, one row a token, and the pooled block keys, which are
+// recomputed after a restore.
+type attnState struct{ k, v, raw, blocks ops.Tensor } // [rows, Hkv*hd] twice, [rows, di], [rows/c, di]
+
+// deltaState is a DeltaNet layer's recurrent state.
+type deltaState struct {
+	s    ops.Tensor // [Hv, dk*dv]
+	conv ops.Tensor // [K-1, C], oldest first
+	kept deltaRows
+}
+
+// deltaRows are a batch's inputs of the scan, kept for a replay.
+type deltaRows struct{ raw, qkv, g, beta ops.Tensor }
+
+// pleState is the tail of the n-gram embedding's convolution.
+type pleState struct {
+	tail ops.Tensor // [(Kp-1)*N, W], oldest first
+	kept ops.Tensor // [decodeRows, W]
+}
+
+// keep copies the inputs of the pass's scan where the pass asks for it.
+func (k deltaRows) keep(f *pass) {
+	if !f.keep {
+		return
+	}
+	f.be.CopyRows(k.raw, 0, f.raw, 0)
+	f.be.CopyRows(k.qkv, 0, f.qkv, 0)
+	f.be.CopyRows(k.g, 0, f.a, 0)
+	f.be.CopyRows(k.beta, 0, f.b, 0)
+}
+
+// newState allocates an empty state; caches grow with the tokens.
+func newState(be ops.Backend, net *network) (*state, error) {
+	a := allocator{be: be}
+	st := &state{next: engine.NoToken, draft: engine.NoToken, layers: make([]layerState, len(net.layers))}
+	for i := range net.layers {
+		st.layers[i] = newLayerState(&a, &net.dims, &net.layers[i])
+		if l := st.layers[i]; l.delta != nil {
+			st.fixed = append(st.fixed, l.delta.s, l.delta.conv)
+		}
+		if l := st.layers[i]; l.ple != nil {
+			st.fixed = append(st.fixed, l.ple.tail)
+		}
+	}
+	if net.mtp != nil {
+		st.mtp = &attnState{}
+	}
+	st.residual = a.get(1, net.Wide)
+	st.fixed = append(st.fixed, st.residual)
+	for _, t := range st.fixed {
+		st.spare = append(st.spare, a.get(t.Rows, t.Cols))
+	}
+	if a.err != nil {
+		a.release()
+		return nil, fmt.Errorf("allocate state: %w", a.err)
+	}
+	return st, nil
+}
+
+func newLayerState(a *allocator, d *dims, l *layer) layerState {
+	var st layerState
+	if l.ple != nil {
+		st.ple = &pleState{tail: a.get((d.PLETaps-1)*d.Ngram, d.Wide), kept: a.get(decodeRows, d.Wide)}
+	}
+	if l.delta == nil {
+		st.attn = &attnState{}
+		return st
+	}
+	st.delta = &deltaState{
+		s:    a.get(d.Delta.Hv, d.Delta.Dk*d.Delta.Dv),
+		conv: a.get(d.Taps-1, d.Channels),
+		kept: deltaRows{
+			raw: a.get(decodeRows, d.Channels), qkv: a.get(decodeRows, d.Channels),
+			g: a.get(decodeRows, d.Delta.Hv), beta: a.get(decodeRows, d.Delta.Hv),
+		},
+	}
+	return st
+}
+
+// caches lists every attention cache, the draft head's last.
+func (st *state) caches() []*attnState {
+	var out []*attnState
+	for i := range st.layers {
+		if a := st.layers[i].attn; a != nil {
+			out = append(out, a)
+		}
+	}
+	if st.mtp != nil {
+		out = append(out, st.mtp)
+	}
+	return out
+}
+
+// minCacheRows is the smallest allocation of a cache.
+const minCacheRows = 1024
+
+// reserve makes room for rows in every cache, doubling up to capacity. All caches grow or none does.
+func (st *state) reserve(be ops.Backend, d *dims, rows, capacity int) error {
+	if rows <= st.rows {
+		return nil
+	}
+	want := min(max(rows, 2*st.rows, minCacheRows), max(capacity, rows))
+	a := allocator{be: be}
+	old := st.caches()
+	grown := make([]attnState, len(old))
+	for i := range old {
+		grown[i] = attnState{
+			k: a.get(want, d.Attn.Hkv*d.Attn.Hd), v: a.get(want, d.Attn.Hkv*d.Attn.Hd),
+			raw: a.get(want, d.Index.Dim), blocks: a.get(want/d.Ratio+1, d.Index.Dim),
+		}
+	}
+	if a.err != nil {
+		a.release()
+		return fmt.Errorf("allocate caches for %d tokens: %w", want, a.err)
+	}
+	for i, c := range old {
+		for _, p := range [][2]*ops.Tensor{{&grown[i].k, &c.k}, {&grown[i].v, &c.v}, {&grown[i].raw, &c.raw}, {&grown[i].blocks, &c.blocks}} {
+			if !p[1].Empty() {
+				be.CopyRows(*p[0], 0, *p[1], 0)
+				be.Free(*p[1])
+			}
+		}
+		*c = grown[i]
+	}
+	st.rows = want
+	return nil
+}
+
+// save copies the fixed state so that putBack can undo the batch that follows.
+func (st *state) save(be ops.Backend) {
+	for i, t := range st.fixed {
+		be.CopyRows(st.spare[i], 0, t, 0)
+	}
+}
+
+// putBack undoes what the batch did to the fixed state. Cache rows past pos do not count.
+func (st *state) putBack(be ops.Backend) {
+	for i, t := range st.fixed {
+		be.CopyRows(t, 0, st.spare[i], 0)
+	}
+}
+
+// replay puts the recurrent state to after the batch's first rows, from what the batch kept.
+func (st *state) replay(f *pass, rows int) {
+	st.putBack(f.be)
+	for i := range st.layers {
+		if l := st.layers[i]; l.delta != nil {
+			l.delta.replay(f, rows)
+		}
+		if l := st.layers[i]; l.ple != nil {
+			l.ple.replay(f, rows)
+		}
+	}
+}
+
+// reset makes the state empty again.
+func (st *state) reset() {
+	for _, t := range st.fixed {
+		clear(t.Floats())
+	}
+	st.pos, st.tokens, st.next, st.draft, st.drafted = 0, nil, engine.NoToken, engine.NoToken, false
+}
+
+// release frees everything.
+func (st *state) release(be ops.Backend) {
+	free := func(ts ...ops.Tensor) {
+		for _, t := range ts {
+			if !t.Empty() {
+				be.Free(t)
+			}
+		}
+	}
+	free(st.fixed...)
+	free(st.spare...)
+	for i := range st.layers {
+		if d := st.layers[i].delta; d != nil {
+			free(d.kept.raw, d.kept.qkv, d.kept.g, d.kept.beta)
+		}
+		if p := st.layers[i].ple; p != nil {
+			free(p.kept)
+		}
+	}
+	for _, c := range st.caches() {
+		free(c.k, c.v, c.raw, c.blocks)
+	}
+}
+
+// allocator collects allocations, so that one failure frees them all.
+type allocator struct {
+	be  ops.Backend
+	got []ops.Tensor
+	err error
+}
+
+func (a *allocator) get(rows, cols int) ops.Tensor {
+	if a.err != nil {
+		return ops.Tensor{}
+	}
+	t, err := a.be.Alloc(rows, cols)
+	if err != nil {
+		a.err = err
+		return t
+	}
+	a.got = append(a.got, t)
+	return t
+}
+
+func (a *allocator) release() {
+	for _, t := range a.got {
+		a.be.Free(t)
+	}
+}
