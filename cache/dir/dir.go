@@ -1,0 +1,240 @@
+// Package dir keeps objects as files of one folder. It owns that folder: nothing else writes there, but other
+// processes may use it through this package at the same time.
+//
+// What it promises:
+//
+//  1. An object is there whole or not at all, and Put returns when it would survive a power cut: the bytes are
+//     synced before the name appears, and every folder on the way to the name is synced after.
+//  2. Of several processes that put one name if absent, exactly one succeeds. The name is made with link(2),
+//     which refuses a name that is taken in the same step in which it makes it; rename(2) would replace it, and
+//     asking first would leave a gap.
+//  3. No name and no symbolic link leads out of the folder.
+//
+// An object whose name ends in a digest lies in a folder of the digest's first two letters, so that no folder
+// grows too large: a/blobs/3fa1… is the file a/blobs/3f/3fa1…. Half-written files lie in the folder "tmp~", which
+// is the name of no object; Open removes those that are older than an hour. Files are 0600 and folders 0700.
+//
+// It refuses a file system without hard links. On one that does not tell capitals apart, names that differ in
+// capitals only are one object. A name that is also the beginning of another up to a slash cannot be stored.
+//
+// A Store may be used from any goroutine. Start reading at Put.
+package dir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+
+	"lector/cache"
+)
+
+// tempFolder holds files that are being written. No object has '~' in its name.
+const tempFolder = "tmp~"
+
+// tempAge is how old a half-written file is before it is nobody's: no put takes that long.
+const tempAge = time.Hour
+
+// Store is a cache.Store of files.
+type Store struct {
+	root *os.Root
+}
+
+var _ cache.Store = (*Store)(nil)
+
+// Open uses the folder, making it where it is not there, and removes what writers that died have left.
+func Open(folder string) (*Store, error) {
+	if folder == "" {
+		return nil, errors.New("open store: no folder named")
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
+	}
+	s := &Store{root}
+	if err := s.sweep(); err != nil {
+		root.Close()
+		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
+	}
+	return s, nil
+}
+
+// Close releases the folder. Calls in progress fail.
+func (s *Store) Close() error { return s.root.Close() }
+
+// sweep makes the folder of temporary files, and removes the old ones.
+func (s *Store) sweep() error {
+	if err := s.root.MkdirAll(tempFolder, 0o700); err != nil {
+		return err
+	}
+	if err := s.syncFolders(tempFolder + "/any"); err != nil {
+		return err // a file system that cannot sync folders is refused now, not at the first put
+	}
+	entries, err := s.readFolder(tempFolder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < tempAge {
+			continue // another process has finished it, or is at it
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.root.Remove(path.Join(tempFolder, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is the file of an object.
+func place(name string) (string, error) {
+	if err := cache.CheckName(name); err != nil {
+		return "", err
+	}
+	folder, last := path.Split(name)
+	if isDigest(last) {
+		return folder + last[:2] + "/" + last, nil
+	}
+	return name, nil
+}
+
+func isDigest(element string) bool {
+	_, err := cache.ParseDigest(element)
+	return err == nil
+}
+
+// Get implements cache.Store.
+func (s *Store) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	file, err := place(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.lookup(ctx, name, file)
+	if err != nil {
+		return nil, err
+	}
+	if off < 0 || off > info.Size() || n > info.Size()-off {
+		return nil, fmt.Errorf("get %s: %d bytes from %d are beyond its end at %d", name, n, off, info.Size())
+	}
+	f, err := s.root.Open(file)
+	if err != nil {
+		return nil, fail("get", name, err)
+	}
+	if _, err := f.Seek(off, io.SeekStart); err != nil {
+		f.Close()
+		return nil, fail("get", name, err)
+	}
+	if n < 0 {
+		return f, nil
+	}
+	return &part{io.LimitReader(f, n), f}, nil
+}
+
+// part is a range of a file.
+type part struct {
+	io.Reader
+	io.Closer
+}
+
+// Stat implements cache.Store.
+func (s *Store) Stat(ctx context.Context, name string) (cache.Object, error) {
+	file, err := place(name)
+	if err != nil {
+		return cache.Object{}, err
+	}
+	info, err := s.lookup(ctx, name, file)
+	if err != nil {
+		return cache.Object{}, err
+	}
+	return cache.Object{Name: name, Size: info.Size(), Time: info.ModTime()}, nil
+}
+
+// lookup finds the file of an object; anything but a regular file is none.
+func (s *Store) lookup(ctx context.Context, name, file string) (fs.FileInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	info, err := s.root.Lstat(file)
+	if err != nil {
+		return nil, fail("look for", name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("look for %s: its file %s is a %s, not a regular file", name, file, describe(info.Mode()))
+	}
+	return info, nil
+}
+
+func describe(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "folder"
+	case m&fs.ModeSymlink != 0:
+		return "symbolic link"
+	}
+	return "special file"
+}
+
+// Delete implements cache.Store. Folders that become empty go, too: a job's rolling state leaves nothing.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	file, err := place(name)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.root.Remove(file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return nil
+		}
+		return fail("delete", name, err)
+	}
+	for folder := path.Dir(file); folder != "."; folder = path.Dir(folder) {
+		if s.root.Remove(folder) != nil {
+			break // not empty, which is the usual case
+		}
+	}
+	return nil
+}
+
+// fail names the call and the object, and says what a user can do where there is something.
+func fail(verb, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%s %s: %w", verb, name, cache.ErrNotFound)
+	}
+	return fmt.Errorf("%s %s: %w", verb, name, explain(err))
+}
+
+// explain adds what to do about the failures that a user can do something about.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: free some space, or use a store on another disk", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: the user who runs lector needs to read and write that folder", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: use a store on a disk that can be written", err)
+	}
+	return err
+}
+
+// readFolder lists a folder, in no order.
+func (s *Store) readFolder(folder string) ([]fs.DirEntry, error) {
+	f, err := s.root.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}

@@ -1,0 +1,155 @@
+package dir
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+
+	"lector/cache"
+)
+
+// copyBytes is how much is copied between two looks at the context.
+const copyBytes = 1 << 20
+
+// publishTries is how often a folder is made again that a Delete elsewhere has just removed as empty.
+const publishTries = 8
+
+// Put implements cache.Store: it writes and syncs a temporary file, gives it its name, and syncs the folders.
+func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
+	file, err := place(name)
+	if err != nil {
+		return err
+	}
+	if how == cache.IfAbsent {
+		if taken, err := s.taken(ctx, name, file); taken || err != nil {
+			return err
+		}
+	}
+	temp, err := s.writeTemp(ctx, body, size)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", name, explain(err))
+	}
+	if how == cache.IfAbsent {
+		err = s.publish(temp, file, s.root.Link)
+		s.root.Remove(temp) // the object stands or not whether this succeeds; Open sweeps what is left
+	} else if err = s.publish(temp, file, s.root.Rename); err != nil {
+		s.root.Remove(temp) // gone already where only the sync failed; otherwise Open sweeps it
+	}
+	switch {
+	case err == nil:
+		return nil
+	case how == cache.IfAbsent && errors.Is(err, fs.ErrExist):
+		if taken, terr := s.taken(ctx, name, file); taken || terr != nil {
+			return terr
+		}
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP):
+		return fmt.Errorf("put %s: %w: the store needs a file system with hard links", name, err)
+	}
+	return fmt.Errorf("put %s: %w", name, explain(err))
+}
+
+// taken answers for a name that is there already: ErrExists, after a sync of its folders, since whoever made the
+// name may not have come to that.
+func (s *Store) taken(ctx context.Context, name, file string) (bool, error) {
+	_, err := s.lookup(ctx, name, file)
+	if errors.Is(err, cache.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := s.syncFolders(file); err != nil {
+		return false, fail("put", name, err)
+	}
+	return true, fmt.Errorf("put %s: %w", name, cache.ErrExists)
+}
+
+// writeTemp writes exactly size bytes of body to a synced temporary file, and leaves none behind on failure.
+func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, err error) {
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	temp = path.Join(tempFolder, rand.Text())
+	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	err = copyExactly(ctx, f, body, size)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		s.root.Remove(temp) // the write's own failure is what counts; Open sweeps what is left
+		return "", err
+	}
+	return temp, nil
+}
+
+// copyExactly refuses a body that is not of its size.
+func copyExactly(ctx context.Context, w io.Writer, body io.Reader, size int64) error {
+	for left := size; left > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(w, body, min(left, copyBytes))
+		left -= n
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("body has %d bytes, not %d: %w", size-left, size, io.ErrUnexpectedEOF)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n, err := io.CopyN(io.Discard, body, 1); n != 0 || !errors.Is(err, io.EOF) {
+		return fmt.Errorf("body has more than its %d bytes", size)
+	}
+	return ctx.Err()
+}
+
+// publish gives the temporary file its name in a folder that it makes, and syncs the folders. When that sync
+// fails the name stays: another writer may have synced it and rely on it.
+func (s *Store) publish(temp, file string, name func(from, to string) error) error {
+	var err error
+	for range publishTries {
+		if err = s.root.MkdirAll(path.Dir(file), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err = name(temp, file); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.syncFolders(file)
+}
+
+// syncFolders makes the name of a file durable: its folder, and the names of all folders above. Those that have
+// not changed cost next to nothing.
+func (s *Store) syncFolders(file string) error {
+	for folder := path.Dir(file); ; folder = path.Dir(folder) {
+		f, err := s.root.Open(folder)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return fmt.Errorf("sync folder %s: %w", folder, err)
+		}
+		if folder == "." {
+			return nil
+		}
+	}
+}

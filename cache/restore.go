@@ -1,0 +1,266 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// inFlight is how many blobs are read at a time: enough to hide a store's latency, and at most 256 MB.
+const inFlight = 4
+
+// piece is one blob of a manifest and what it holds.
+type piece struct {
+	blob     Blob
+	state    bool // recurrent state, else rows
+	from, to int  // tokens of the rows; of recurrent state, to is the boundary
+	off      int64
+}
+
+// pieces lists the blobs of a manifest in order.
+func (m Manifest) pieces() []piece {
+	var out []piece
+	for _, c := range m.Chunks {
+		off := int64(0)
+		for _, b := range c.Rows {
+			out = append(out, piece{blob: b, from: c.From, to: c.To, off: off})
+			off += b.Size
+		}
+	}
+	off := int64(0)
+	for _, b := range m.State {
+		out = append(out, piece{blob: b, state: true, to: m.Tokens, off: off})
+		off += b.Size
+	}
+	return out
+}
+
+// pieceName names a blob and what it holds, for messages.
+func (s *Space) pieceName(p piece) string {
+	if p.state {
+		return fmt.Sprintf("blob %s (recurrent state at token %d)", s.blobName(p.blob.Digest), p.to)
+	}
+	return fmt.Sprintf("blob %s (rows of tokens [%d, %d))", s.blobName(p.blob.Digest), p.from, p.to)
+}
+
+// contents names the regions that a blob holds a part of, for messages.
+func (m Manifest) contents(p piece) string {
+	var names []string
+	at := int64(0)
+	for _, spec := range m.Layout {
+		size := int64(0)
+		switch {
+		case p.state && spec.Kind == Fixed:
+			size = spec.unit()
+		case !p.state && spec.Kind == Rows:
+			size = spec.size(p.to) - spec.size(p.from)
+		}
+		if at < p.off+p.blob.Size && at+size > p.off {
+			names = append(names, spec.Name)
+		}
+		at += size
+	}
+	switch len(names) {
+	case 0:
+		return "no region"
+	case 1:
+		return "region " + names[0]
+	}
+	return "regions " + names[0] + " to " + names[len(names)-1]
+}
+
+// Restore reads every blob of the manifest into the regions, whose Data has its full size and is filled in place.
+// Regions must be those of the manifest's layout exactly. The size and the digest of a blob are checked before a
+// byte of it is copied; after an error the regions hold a part of the state and must be given up. A job also has
+// its rolling state looked at. Token ids are compared with tokens when given. It returns the bytes read.
+// Errors: ErrIncompatible naming the region, ErrNotFound and ErrCorrupt naming the blob, its regions and tokens.
+func (s *Space) Restore(ctx context.Context, m Manifest, job string, tokens []int32, regions []Region) (int64, error) {
+	if err := s.check(job); err != nil {
+		return 0, err
+	}
+	if err := m.check(); err != nil {
+		return 0, refuse(ErrCorrupt, "restore: manifest is damaged: %v", err)
+	}
+	if err := m.fits(regions); err != nil {
+		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
+	}
+	if err := m.sameTokens(tokens); err != nil {
+		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
+	}
+	fixed := fixedSegments(regions)
+	err := s.readPieces(ctx, m, job, func(p piece, b []byte) error {
+		segs := fixed
+		if !p.state {
+			segs = rowSegments(regions, p.from, p.to)
+		}
+		for _, seg := range window(segs, p.off, p.blob.Size) {
+			b = b[copy(seg.data, b):]
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
+	}
+	if err := m.checkTokenRows(regions); err != nil {
+		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
+	}
+	return m.Bytes, nil
+}
+
+// fits says whether the regions are those of the layout and have their full size.
+func (m Manifest) fits(regions []Region) error {
+	got := make(Layout, len(regions))
+	for i, r := range regions {
+		got[i] = r.Spec()
+	}
+	if err := m.Layout.differs(got, "this model"); err != nil {
+		return err
+	}
+	for i, r := range regions {
+		if want := m.Layout[i].size(m.Tokens); int64(len(r.Data)) != want {
+			return refuse(ErrIncompatible, "region %s: snapshot of %d tokens has %d bytes, this model holds %d", r.Name, m.Tokens, want, len(r.Data))
+		}
+	}
+	return nil
+}
+
+// sameTokens compares token ids with the digests of the chunks; nil compares nothing.
+func (m Manifest) sameTokens(tokens []int32) error {
+	if tokens == nil {
+		return nil
+	}
+	if len(tokens) != m.Tokens {
+		return refuse(ErrIncompatible, "snapshot has %d tokens, and %d were asked for", m.Tokens, len(tokens))
+	}
+	for _, c := range m.Chunks {
+		if got := Sum(tokenBytes(tokens[c.From:c.To])); got != c.Tokens {
+			return refuse(ErrIncompatible, "tokens [%d, %d): snapshot was made of other token ids", c.From, c.To)
+		}
+	}
+	return nil
+}
+
+// checkTokenRows compares the restored token ids, where the layout has them, with the digests of the chunks.
+func (m Manifest) checkTokenRows(regions []Region) error {
+	for _, c := range m.Chunks {
+		for _, seg := range rowSegments(regions, c.From, c.To) {
+			if seg.region == TokensRegion && Sum(seg.data) != c.Tokens {
+				return refuse(ErrCorrupt, "region %s, tokens [%d, %d): stored token ids are not those of the manifest", seg.region, c.From, c.To)
+			}
+		}
+	}
+	return nil
+}
+
+// readPieces reads and checks every blob of a manifest, several at a time, and gives each to use, which must
+// not keep the bytes. The first error ends it.
+func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func(piece, []byte) error) error {
+	spare := make(chan []byte, inFlight)
+	for range inFlight {
+		spare <- nil
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight)
+	for _, p := range m.pieces() {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			buf := <-spare
+			defer func() { spare <- buf }()
+			if int64(cap(buf)) < p.blob.Size {
+				buf = make([]byte, p.blob.Size)
+			}
+			buf = buf[:p.blob.Size]
+			if err := s.readPiece(gctx, m, job, p, buf); err != nil {
+				return err
+			}
+			return use(p, buf)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// readPiece fills buf, of the blob's size, from the first place that has the blob whole.
+func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p piece, buf []byte) error {
+	if !p.state {
+		job = "" // rows are never rolling
+	}
+	var first error
+	for _, name := range s.places(job, p.blob.Digest) {
+		err := s.readBlob(ctx, name, p.blob, buf)
+		if err == nil {
+			return nil
+		}
+		if first == nil || errors.Is(first, ErrNotFound) {
+			first = err
+		}
+		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
+			break
+		}
+	}
+	what := fmt.Sprintf("%s, %s", s.pieceName(p), m.contents(p))
+	switch {
+	case errors.Is(first, ErrNotFound):
+		return refuse(ErrNotFound, "%s is missing: read the document again with lector ingest", what)
+	case errors.Is(first, ErrCorrupt):
+		return refuse(ErrCorrupt, "%s is damaged: %v: delete it, then read the document again with lector ingest", what, first)
+	}
+	return fmt.Errorf("read %s: %w", what, first)
+}
+
+// readBlob fills buf and checks its size, then its digest.
+func (s *Space) readBlob(ctx context.Context, name string, b Blob, buf []byte) error {
+	r, err := s.Store.Get(ctx, name, 0, -1)
+	if err != nil {
+		return err
+	}
+	n, err := io.ReadFull(&contextReader{ctx, r}, buf)
+	if err == nil {
+		err = atEnd(r, b.Size)
+	} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = refuse(ErrCorrupt, "it has %d bytes, not %d", n, b.Size)
+	}
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if got := Sum(buf); got != b.Digest {
+		return refuse(ErrCorrupt, "its bytes have the digest %s", got)
+	}
+	return nil
+}
+
+// atEnd refuses an object that goes on after its size.
+func atEnd(r io.Reader, size int64) error {
+	var one [1]byte
+	switch _, err := io.ReadFull(r, one[:]); {
+	case err == nil:
+		return refuse(ErrCorrupt, "it has more than its %d bytes", size)
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return err
+	}
+}
+
+// contextReader stops between reads when the context is over.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

@@ -1,0 +1,272 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// DefaultTenant is the tenant of a Space that names none.
+const DefaultTenant = "default"
+
+// maxDocumentBytes bounds a stored document: 16 million tokens.
+const maxDocumentBytes = MaxBlob
+
+// Space is one tenant's part of a store: every read verifies, every write is durable when it returns. It may be
+// used from any goroutine, and copied.
+type Space struct {
+	Store  Store
+	Tenant string // "" is DefaultTenant
+
+	blobLimit int64 // tests cut streams into smaller blobs; 0 is MaxBlob
+}
+
+// tenant is the name that objects live under.
+func (s *Space) tenant() string {
+	if s.Tenant == "" {
+		return DefaultTenant
+	}
+	return s.Tenant
+}
+
+// The names of the stored objects.
+func (s *Space) blobName(d Digest) string     { return s.tenant() + "/blobs/" + d.String() }
+func (s *Space) nodeName(k Key) string        { return s.tenant() + "/nodes/" + k.String() }
+func (s *Space) keepName(k Key) string        { return s.tenant() + "/keep/" + k.String() }
+func (s *Space) manifestName(d Digest) string { return s.tenant() + "/manifests/" + d.String() }
+func (s *Space) handleName(d Digest) string   { return s.tenant() + "/handles/" + d.String() }
+func (s *Space) documentName(d Digest) string { return s.tenant() + "/documents/" + d.String() }
+func (s *Space) rollingFolder(job string) string {
+	return s.tenant() + "/rolling/" + job + "/"
+}
+
+// check refuses a tenant or a job that is more than one element of a name. job may be empty.
+func (s *Space) check(job string) error {
+	if !validElement(s.tenant()) {
+		return refuse(ErrName, "tenant %.80q is not a name of letters, digits, '.', '_' and '-'", s.Tenant)
+	}
+	if job != "" && !validElement(job) {
+		return refuse(ErrName, "job %.80q is not a name of letters, digits, '.', '_' and '-'", job)
+	}
+	return nil
+}
+
+// read returns an object of at most limit bytes.
+func (s *Space) read(ctx context.Context, name string, limit int64) (_ []byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := s.Store.Get(ctx, name, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := r.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("read %s: %w", name, cerr)
+		}
+	}()
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(b)) > limit {
+		return nil, refuse(ErrCorrupt, "object %s is damaged: it is larger than %d bytes", name, limit)
+	}
+	return b, nil
+}
+
+// readNamed returns an object whose name ends in its digest.
+func (s *Space) readNamed(ctx context.Context, name string, d Digest, limit int64) ([]byte, error) {
+	b, err := s.read(ctx, name, limit)
+	if err != nil {
+		return nil, err
+	}
+	if got := Sum(b); got != d {
+		return nil, refuse(ErrCorrupt, "object %s is damaged: its %d bytes have the digest %s", name, len(b), got)
+	}
+	return b, nil
+}
+
+// putBlob puts bytes under a name that holds their digest, and says whether it wrote. A hit checks the size that
+// is there, since a cut upload may have left a short object.
+func (s *Space) putBlob(ctx context.Context, name string, b []byte) (wrote bool, err error) {
+	size := int64(len(b))
+	err = s.Store.Put(ctx, name, bytes.NewReader(b), size, IfAbsent)
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, ErrExists) {
+		return false, err
+	}
+	object, err := s.Store.Stat(ctx, name)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	if err == nil && object.Size == size {
+		return false, nil
+	}
+	if err := s.Store.Put(ctx, name, bytes.NewReader(b), size, Replace); err != nil {
+		return false, fmt.Errorf("store %s again in place of a cut one: %w", name, err)
+	}
+	return true, nil
+}
+
+// putOnce puts a small object if its name is free, and returns the bytes that stand. A lost answer to our own put
+// is read back, and equal is success.
+func (s *Space) putOnce(ctx context.Context, name string, b []byte, limit int64) (standing []byte, err error) {
+	put := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), IfAbsent)
+	if put == nil {
+		return b, nil
+	}
+	standing, err = s.read(ctx, name, limit)
+	if errors.Is(put, ErrExists) {
+		return standing, err
+	}
+	if err == nil && bytes.Equal(standing, b) {
+		// It landed. Asking again makes sure that it is durable, too.
+		again := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), IfAbsent)
+		if again == nil || errors.Is(again, ErrExists) {
+			return b, nil
+		}
+	}
+	return nil, put
+}
+
+// putNamed is putOnce for an object whose name holds its digest: what stands there and differs is damaged, and a
+// cut one is written again.
+func (s *Space) putNamed(ctx context.Context, name string, b []byte, limit int64) error {
+	standing, err := s.putOnce(ctx, name, b, limit)
+	switch {
+	case err != nil:
+		return err
+	case bytes.Equal(standing, b):
+		return nil
+	case len(standing) == len(b):
+		return refuse(ErrCorrupt, "object %s is damaged: its %d bytes have the digest %s: delete it, then repeat this",
+			name, len(standing), Sum(standing))
+	}
+	if err := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), Replace); err != nil {
+		return fmt.Errorf("store %s again in place of a cut one: %w", name, err)
+	}
+	return nil
+}
+
+// PutDocument stores the token ids of a document, so that any worker can read them, and returns their digest.
+// Storing the same document again changes nothing.
+func (s *Space) PutDocument(ctx context.Context, tokens []int32) (Digest, error) {
+	if err := s.check(""); err != nil {
+		return Digest{}, err
+	}
+	if len(tokens) == 0 || len(tokens) > maxDocumentBytes/4 {
+		return Digest{}, fmt.Errorf("store document: %d tokens, not 1 to %d", len(tokens), maxDocumentBytes/4)
+	}
+	for i, t := range tokens {
+		if t < 0 {
+			return Digest{}, fmt.Errorf("store document: token %d has the id %d", i, t)
+		}
+	}
+	b := tokenBytes(tokens)
+	d := Sum(b)
+	return d, s.putNamed(ctx, s.documentName(d), b, maxDocumentBytes)
+}
+
+// Document reads the token ids of a stored document. Errors: ErrNotFound, ErrCorrupt.
+func (s *Space) Document(ctx context.Context, d Digest) ([]int32, error) {
+	if err := s.check(""); err != nil {
+		return nil, err
+	}
+	name := s.documentName(d)
+	b, err := s.readNamed(ctx, name, d, maxDocumentBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read document: %w", err)
+	}
+	if len(b) == 0 || len(b)%4 != 0 {
+		return nil, refuse(ErrCorrupt, "document %s is damaged: %d bytes are no token ids", name, len(b))
+	}
+	tokens := tokensOf(b)
+	if i := slices.IndexFunc(tokens, func(t int32) bool { return t < 0 }); i >= 0 {
+		return nil, refuse(ErrCorrupt, "document %s is damaged: token %d has the id %d", name, i, tokens[i])
+	}
+	return tokens, nil
+}
+
+// node reads and checks the node of a key. Errors: ErrNotFound, ErrCorrupt.
+func (s *Space) node(ctx context.Context, key Key) (Node, error) {
+	b, err := s.read(ctx, s.nodeName(key), maxNodeBytes)
+	if err != nil {
+		return Node{}, err
+	}
+	return s.decodeNode(key, b)
+}
+
+// decodeNode reads a standing node and checks that it is the one its name says.
+func (s *Space) decodeNode(key Key, b []byte) (Node, error) {
+	n, err := DecodeNode(b)
+	if err != nil {
+		return Node{}, fmt.Errorf("read %s: %w: delete it, then read the document again", s.nodeName(key), err)
+	}
+	if n.Key != key {
+		return Node{}, refuse(ErrCorrupt, "object %s is damaged: it holds the node %s", s.nodeName(key), n.Key)
+	}
+	return n, nil
+}
+
+// PutManifest makes the manifest of a chain of nodes, stores it, reads it back and verifies it: what it names is
+// stored with the right sizes, the recurrent state kept. Storing it again changes nothing.
+// Errors: ErrIncompatible, ErrCorrupt, ErrNotFound naming the blob that is missing.
+func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Manifest, Digest, error) {
+	if err := s.check(""); err != nil {
+		return Manifest{}, Digest{}, err
+	}
+	m, err := NewManifest(id, nodes)
+	if err != nil {
+		return Manifest{}, Digest{}, err
+	}
+	if err := s.statManifest(ctx, m); err != nil {
+		return Manifest{}, Digest{}, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
+	}
+	b, err := m.Encode()
+	if err != nil {
+		return Manifest{}, Digest{}, err
+	}
+	d := Sum(b)
+	if err := s.putNamed(ctx, s.manifestName(d), b, maxManifestBytes); err != nil {
+		return Manifest{}, Digest{}, err
+	}
+	m, err = s.Manifest(ctx, d)
+	return m, d, err
+}
+
+// statManifest says whether every blob of a manifest is stored under its own name with the right size.
+func (s *Space) statManifest(ctx context.Context, m Manifest) error {
+	for _, p := range m.pieces() {
+		ok, err := s.hasBlob(ctx, "", p.blob)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return refuse(ErrNotFound, "%s is not kept whole in the store", s.pieceName(p))
+		}
+	}
+	return nil
+}
+
+// Manifest reads and checks a manifest. Errors: ErrNotFound, ErrCorrupt, ErrIncompatible for a newer version.
+func (s *Space) Manifest(ctx context.Context, d Digest) (Manifest, error) {
+	if err := s.check(""); err != nil {
+		return Manifest{}, err
+	}
+	name := s.manifestName(d)
+	b, err := s.readNamed(ctx, name, d, maxManifestBytes)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read manifest: %w", err)
+	}
+	m, err := DecodeManifest(b)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read manifest %s: %w", name, err)
+	}
+	return m, nil
+}

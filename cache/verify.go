@@ -1,0 +1,120 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Report says what Verify read and found whole.
+type Report struct {
+	Tokens       int   `json:"tokens"`
+	Blobs        int   `json:"blobs"`
+	Bytes        int64 `json:"bytes"`
+	Nodes        int   `json:"nodes"`         // that stand and agree with the manifest
+	NodesMissing int   `json:"nodes_missing"` // a restore needs none; only reuse of the prefix does
+	KeysChecked  bool  `json:"keys_checked"`  // the state holds the token ids, and the keys are those of them
+}
+
+// Verify reads again and checks everything that a manifest reaches: every blob, the nodes that stand, the token
+// ids and the keys made of them. It needs no engine and no memory for the whole state.
+// Errors: as Restore; ErrDiverged where a node describes other bytes.
+func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
+	if err := s.check(""); err != nil {
+		return Report{}, err
+	}
+	if err := m.check(); err != nil {
+		return Report{}, refuse(ErrCorrupt, "verify: manifest is damaged: %v", err)
+	}
+	r := Report{Tokens: m.Tokens}
+	ids := newTokenRows(m)
+	var mu sync.Mutex
+	err := s.readPieces(ctx, m, "", func(p piece, b []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		r.Blobs++
+		r.Bytes += p.blob.Size
+		ids.take(p, b)
+		return nil
+	})
+	if err != nil {
+		return Report{}, fmt.Errorf("verify %d tokens: %w", m.Tokens, err)
+	}
+	if r.KeysChecked, err = ids.check(); err != nil {
+		return Report{}, fmt.Errorf("verify %d tokens: %w", m.Tokens, err)
+	}
+	err = s.verifyNodes(ctx, m, &r)
+	return r, err
+}
+
+// verifyNodes compares the standing nodes with the manifest.
+func (s *Space) verifyNodes(ctx context.Context, m Manifest, r *Report) error {
+	var parent Key
+	for _, c := range m.Chunks {
+		n, err := s.node(ctx, c.Key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			r.NodesMissing++
+		case err != nil:
+			return fmt.Errorf("verify: %w", err)
+		case n.Parent != parent || n.From != c.From || n.To != c.To || n.Tokens != c.Tokens || !slices.Equal(n.Rows, c.Rows):
+			return refuse(ErrDiverged, "verify: object %s describes other rows than the manifest for tokens [%d, %d)", s.nodeName(c.Key), c.From, c.To)
+		default:
+			r.Nodes++
+		}
+		parent = c.Key
+	}
+	return nil
+}
+
+// tokenRows gathers the bytes of the token ids out of the blobs, when the layout has them.
+type tokenRows struct {
+	m    Manifest
+	data []byte
+	at   int // place of the region in the layout; -1 for none
+}
+
+func newTokenRows(m Manifest) *tokenRows {
+	at := slices.IndexFunc(m.Layout, func(s Spec) bool {
+		return s.Name == TokensRegion && s.Kind == Rows && s.Lag == 0 && s.DType == "i32" && s.unit() == 4
+	})
+	t := &tokenRows{m: m, at: at}
+	if at >= 0 {
+		t.data = make([]byte, m.Layout[at].size(m.Tokens))
+	}
+	return t
+}
+
+// take copies the part of a blob that holds token ids.
+func (t *tokenRows) take(p piece, b []byte) {
+	if t.at < 0 || p.state {
+		return
+	}
+	start := t.m.Layout[:t.at].chunkBytes(p.from, p.to) // of the token ids, in the stream of the chunk
+	dst := t.data[4*p.from : 4*p.to]
+	lo, hi := max(start, p.off), min(start+int64(len(dst)), p.off+int64(len(b)))
+	if lo < hi {
+		copy(dst[lo-start:hi-start], b[lo-p.off:hi-p.off])
+	}
+}
+
+// check compares the ids with the digests and the keys of the chunks.
+func (t *tokenRows) check() (bool, error) {
+	if t.at < 0 {
+		return false, nil
+	}
+	var parent Key
+	for _, c := range t.m.Chunks {
+		b := t.data[4*c.From : 4*c.To]
+		if Sum(b) != c.Tokens {
+			return false, refuse(ErrCorrupt, "tokens [%d, %d): stored token ids are not those of the manifest", c.From, c.To)
+		}
+		if key := nextKey(t.m.Identity.Producer, parent, c.To, tokensOf(b)); key != c.Key {
+			return false, refuse(ErrCorrupt, "tokens [%d, %d): their key is %s, and the manifest says %s", c.From, c.To, key, c.Key)
+		}
+		parent = c.Key
+	}
+	return true, nil
+}
