@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// State is where a job stands. Done, Failed and Cancelled are final.
+type State string
+
+const (
+	Queued    State = "queued"
+	Running   State = "running"
+	Done      State = "done"
+	Failed    State = "failed"
+	Cancelled State = "cancelled"
+)
+
+// Final says that the state is never left by itself.
+func (s State) Final() bool { return s == Done || s == Failed || s == Cancelled }
+
+// Status is what is known of a job. Every final state says where the result or the reason is.
+type Status struct {
+	Job      Job             `json:"job"`
+	State    State           `json:"state"`
+	Attempts int             `json:"attempts"`
+	Result   json.RawMessage `json:"result,omitempty"` // Done: the receipt of an ingest or the result of a resume
+	Dead     *Dead           `json:"dead,omitempty"`   // Failed
+	Updated  time.Time       `json:"updated"`
+}
+
+// EventType names what happened.
+type EventType string
+
+const (
+	EventStarted  EventType = "started"  // a worker took the job
+	EventRestored EventType = "restored" // state was restored instead of computed
+	EventProgress EventType = "progress" // a chunk is done and durable
+	EventTokens   EventType = "tokens"   // text was generated
+	EventRetry    EventType = "retry"    // an attempt failed, another will come
+	EventDone     EventType = "done"
+	EventFailed   EventType = "failed"
+)
+
+// Event is one step in the story of a job. Which fields are set depends on Type.
+type Event struct {
+	Version int       `json:"version"` // 1
+	Job     string    `json:"job"`
+	Attempt int       `json:"attempt"`
+	Type    EventType `json:"type"`
+	At      time.Time `json:"at"`
+
+	Tokens int             `json:"tokens,omitempty"` // restored, progress: tokens of state so far
+	Total  int             `json:"total,omitempty"`  // restored, progress: tokens of the document or prompt
+	Stats  json.RawMessage `json:"stats,omitempty"`  // progress: the chunk's statistics
+
+	First int     `json:"first,omitempty"` // tokens: index of IDs[0] in the generated text
+	IDs   []int32 `json:"ids,omitempty"`   // tokens
+	Text  string  `json:"text,omitempty"`  // tokens: what became certain
+
+	Result json.RawMessage `json:"result,omitempty"` // done
+	Dead   *Dead           `json:"dead,omitempty"`   // failed
+	Reason string          `json:"reason,omitempty"` // retry
+}

@@ -1,0 +1,108 @@
+package jetstream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Config says which server to talk to and how to use it. The zero value of a field means its default.
+type Config struct {
+	// Conn is a connection to use; it stays the caller's. Open wants Conn or URL.
+	Conn *nats.Conn
+	// URL is the server or, separated by commas, servers to connect to.
+	URL string
+	// Options are added to those of a connection by URL: credentials, TLS.
+	Options []nats.Option
+	// Dir is the data folder of Embedded and Connect.
+	Dir string
+	// Lock is the lock that the caller holds on Dir; Embedded takes one itself when it is nil.
+	Lock *FolderLock
+
+	// Model is the model whose jobs Next hands out; a queue without one only submits and watches.
+	Model string
+	// Priorities are the priorities that exist, the most urgent first; default high, normal, low.
+	Priorities []string
+
+	// AckWait is how long a delivery stands without Extend; default 30 s. All workers of a fleet use the same.
+	AckWait time.Duration
+	// Poll is how often a waiting call looks by itself; default 500 ms. New jobs and events ring a bell.
+	Poll time.Duration
+	// Timeout bounds every request whose context does not; default 5 s.
+	Timeout time.Duration
+
+	// Replicas is the number of copies of each stream; default 1 for streams created here, any for those that exist.
+	Replicas int
+	// MaxJobs is how many jobs may wait before Submit answers queue.ErrFull; default 100,000.
+	MaxJobs int64
+	// MaxEventBytes and MaxEventAge bound the events kept; default 256 MiB and 7 days.
+	MaxEventBytes int64
+	MaxEventAge   time.Duration
+
+	// Log takes the words of the embedded server and of connections; nil drops them.
+	Log func(level Level, text string)
+}
+
+// Level says how much a log line matters.
+type Level uint8
+
+const (
+	LevelDebug Level = iota
+	LevelInfo
+	LevelWarn
+	LevelError
+)
+
+// Validate checks what defaults cannot mend.
+func (c Config) Validate() error {
+	switch {
+	case c.Conn != nil && c.URL != "":
+		return errors.New("queue config has both a connection and a URL: give one")
+	case c.AckWait < 0 || c.Poll < 0 || c.Timeout < 0 || c.MaxEventAge < 0:
+		return errors.New("queue config has a negative time")
+	case c.MaxJobs < 0 || c.MaxEventBytes < 0:
+		return errors.New("queue config has a negative limit")
+	case c.Replicas < 0 || c.Replicas > 5:
+		return fmt.Errorf("queue config asks for %d replicas: 1 to 5", c.Replicas)
+	case c.Model != "" && !validToken(c.Model):
+		return fmt.Errorf("queue config names the model %q, not an id", c.Model)
+	}
+	for _, p := range c.Priorities {
+		if !validToken(p) {
+			return fmt.Errorf("queue config names the priority %q: use letters, digits, '-' and '_'", p)
+		}
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if len(c.Priorities) == 0 {
+		c.Priorities = []string{"high", "normal", "low"}
+	}
+	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
+	c.Poll = cmp.Or(c.Poll, 500*time.Millisecond)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.MaxJobs = cmp.Or(c.MaxJobs, 100_000)
+	c.MaxEventBytes = cmp.Or(c.MaxEventBytes, 256<<20)
+	c.MaxEventAge = cmp.Or(c.MaxEventAge, 7*24*time.Hour)
+	if c.Log == nil {
+		c.Log = func(Level, string) {}
+	}
+	return c
+}
+
+// validToken says that s is safe as one token of a subject and in the name of a consumer.
+func validToken(s string) bool {
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for _, r := range s {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,210 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"lector/queue"
+)
+
+// Acknowledgements as the server reads them. They are sent as requests, since the server confirms each kind
+// that has somewhere to reply to, while the client library asks for it with the first alone.
+const (
+	ackOK       = "+ACK"
+	ackTerm     = "+TERM"
+	ackProgress = "+WPI"
+)
+
+// nak gives a message back, to come again after the given time.
+func nak(after time.Duration) string {
+	if after <= 0 {
+		return "-NAK"
+	}
+	return fmt.Sprintf(`-NAK {"delay":%d}`, after) // in nanoseconds
+}
+
+// delivery is one attempt at a job.
+type delivery struct {
+	q       *Queue
+	msg     *nats.Msg
+	job     queue.Job
+	claim   string
+	attempt int
+
+	turn    chan struct{} // held by the call in progress: a late Extend must not undo the delay of a Retry
+	settled bool          // under turn
+}
+
+func (d *delivery) Job() queue.Job { return d.job }
+func (d *delivery) Attempt() int   { return d.attempt }
+
+// Extend restarts AckWait; queue.ErrLost once another delivery has claimed the job.
+func (d *delivery) Extend(ctx context.Context) error {
+	return d.do(ctx, "extend", func() error {
+		if err := d.check(ctx); err != nil {
+			return err
+		}
+		return d.confirm(ctx, ackProgress, "extend")
+	})
+}
+
+// Done returns after the server confirmed that the message is gone.
+func (d *delivery) Done(ctx context.Context) error {
+	return d.settle(ctx, "finish", func() error {
+		if err := d.check(ctx); err != nil {
+			return err
+		}
+		return d.confirm(ctx, ackOK, "finish")
+	})
+}
+
+// Retry gives the job back, to come again after the given time.
+func (d *delivery) Retry(ctx context.Context, after time.Duration) error {
+	return d.giveBack(ctx, "retry", d.attempt, after)
+}
+
+// Release gives the job back at once; the attempt is not counted.
+func (d *delivery) Release(ctx context.Context) error {
+	return d.giveBack(ctx, "release", d.attempt-1, 0)
+}
+
+// giveBack writes the record first: once the message is back, the record is the next worker's.
+func (d *delivery) giveBack(ctx context.Context, doing string, attempts int, after time.Duration) error {
+	return d.settle(ctx, doing, func() error {
+		if err := d.mark(ctx, queue.Queued, attempts, nil); err != nil {
+			return err
+		}
+		if err := d.confirm(ctx, nak(after), doing); err != nil {
+			return err
+		}
+		if after <= 0 {
+			_ = d.q.nc.Publish(jobBell(d.job.Model), nil) // a lost ring costs one Poll
+		}
+		return nil
+	})
+}
+
+// Reject stores the dead letter before the job counts as failed, and takes the message out last: a crash in between
+// repeats, and loses neither the job nor its reason.
+func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
+	return d.settle(ctx, "reject", func() error {
+		if err := d.check(ctx); err != nil {
+			return err
+		}
+		letter := deadLetter{Job: &d.job, Dead: dead, Attempts: d.attempt, At: time.Now().UTC()}
+		if err := d.q.sendDead(ctx, d.job.ID, d.job.ID+"."+d.claim, letter); err != nil {
+			return err
+		}
+		if err := d.mark(ctx, queue.Failed, d.attempt, &dead); err != nil {
+			return err
+		}
+		return d.confirm(ctx, ackTerm, "reject")
+	})
+}
+
+// check reads whether this delivery stands.
+func (d *delivery) check(ctx context.Context) error {
+	_, err := d.q.change(ctx, d.job.ID, func(r *record) error {
+		if r.Claim != d.claim {
+			return d.lost()
+		}
+		return errKeep
+	})
+	return err
+}
+
+// mark records the state in which this delivery leaves the job. Repeating it is harmless.
+func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *queue.Dead) error {
+	_, err := d.q.change(ctx, d.job.ID, func(r *record) error {
+		if r.Claim != d.claim {
+			return d.lost()
+		}
+		if r.State.Final() {
+			return errKeep
+		}
+		r.State, r.Attempts, r.Dead = s, attempts, dead
+		return nil
+	})
+	return err
+}
+
+func (d *delivery) lost() error {
+	return fmt.Errorf("attempt %d of job %s: %w", d.attempt, d.job.ID, queue.ErrLost)
+}
+
+// settle runs the one settlement that succeeds.
+func (d *delivery) settle(ctx context.Context, doing string, f func() error) error {
+	return d.do(ctx, doing, func() error {
+		if err := f(); err != nil {
+			return err
+		}
+		d.settled = true
+		return nil
+	})
+}
+
+// do runs one call at a time, and none after the settlement.
+func (d *delivery) do(ctx context.Context, doing string, f func() error) error {
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return d.q.fail(ctx, ctx.Err(), "%s job %s", doing, d.job.ID)
+	}
+	if d.settled {
+		return fmt.Errorf("%s job %s, which is settled already: %w", doing, d.job.ID, queue.ErrLost)
+	}
+	return f()
+}
+
+func (d *delivery) confirm(ctx context.Context, word, doing string) error {
+	return d.q.confirm(ctx, d.msg, word, doing+" job "+d.job.ID)
+}
+
+// confirm sends an acknowledgement and waits for the server's answer.
+func (q *Queue) confirm(ctx context.Context, msg *nats.Msg, word, doing string) error {
+	call, cancel := q.call(ctx)
+	defer cancel()
+	_, err := q.nc.RequestWithContext(call, msg.Reply, []byte(word))
+	if errors.Is(err, nats.ErrNoResponders) {
+		// The consumer that delivered it is gone, and the message with it or with a new owner.
+		return fmt.Errorf("%s: %w", doing, queue.ErrLost)
+	}
+	if err != nil {
+		return q.fail(ctx, err, "%s", doing)
+	}
+	return nil
+}
+
+// deadLetter is a message of LECTOR_DEAD.
+type deadLetter struct {
+	Job      *queue.Job `json:"job,omitempty"`
+	Dead     queue.Dead `json:"dead"`
+	Attempts int        `json:"attempts"`
+	At       time.Time  `json:"at"`
+	Raw      []byte     `json:"raw,omitempty"` // of a message that holds no job
+}
+
+func (q *Queue) sendDead(ctx context.Context, name, id string, letter deadLetter) error {
+	b, err := json.Marshal(letter)
+	if err != nil {
+		return fmt.Errorf("encode dead letter of %s: %w", name, err)
+	}
+	if err := q.fits(b, "dead letter of "+name); err != nil {
+		letter.Raw = nil // base64 of a full message does not fit one
+		if b, err = json.Marshal(letter); err != nil {
+			return fmt.Errorf("encode dead letter of %s: %w", name, err)
+		}
+	}
+	call, cancel := q.call(ctx)
+	defer cancel()
+	if _, err := q.js.Publish(call, deadSubject(name), b, jetstream.WithMsgID(id)); err != nil {
+		return q.fail(ctx, err, "store dead letter of %s", name)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"lector/queue"
+)
+
+// Queue is a queue.Queue over one NATS connection.
+type Queue struct {
+	cfg Config
+	nc  *nats.Conn
+	own bool // the connection is ours to close
+	js  jetstream.JetStream
+
+	jobs, leases    jetstream.KeyValue
+	events, handles jetstream.Stream
+
+	life context.Context // ends with Close or with the connection
+	end  context.CancelFunc
+	work sync.WaitGroup // goroutines that outlive their call
+
+	bell    chan struct{} // rung when a job may be due
+	ringing *nats.Subscription
+
+	mu        sync.Mutex
+	consumers map[consumerKey]string
+	onClose   []func()
+}
+
+var _ queue.Queue = (*Queue)(nil)
+
+// Open opens the queue on cfg.Conn or on a new connection to cfg.URL, and creates the streams that are missing.
+func Open(ctx context.Context, cfg Config) (*Queue, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.Conn != nil {
+		return open(ctx, cfg, cfg.Conn, false)
+	}
+	if cfg.URL == "" {
+		return nil, errors.New("open queue: neither a connection nor a URL is given")
+	}
+	nc, err := dial(cfg, cfg.URL, append([]nats.Option{nats.MaxReconnects(-1)}, cfg.Options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
+	}
+	return open(ctx, cfg, nc, true)
+}
+
+// dial connects with errors that come out of order sent to the log instead of to stderr.
+func dial(cfg Config, url string, options ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, append([]nats.Option{
+		nats.Name("lector"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			cfg.Log(LevelWarn, "nats connection: "+err.Error())
+		}),
+	}, options...)...)
+}
+
+// open makes a queue of a connection, which is closed if it is own and anything fails.
+func open(ctx context.Context, cfg Config, nc *nats.Conn, own bool) (*Queue, error) {
+	q := &Queue{
+		cfg: cfg, nc: nc, own: own,
+		bell:      make(chan struct{}, 1),
+		consumers: map[consumerKey]string{},
+	}
+	q.life, q.end = context.WithCancel(context.Background())
+	closed := nc.StatusChanged(nats.CLOSED)
+	q.onClose = append(q.onClose, func() { nc.RemoveStatusListener(closed) })
+	q.work.Go(func() {
+		select {
+		case <-closed:
+			q.end()
+		case <-q.life.Done():
+		}
+	})
+	if nc.IsClosed() { // before we listened
+		q.end()
+	}
+	if err := q.prepare(ctx); err != nil {
+		_ = q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *Queue) prepare(ctx context.Context) error {
+	call, cancel := q.call(ctx)
+	defer cancel()
+	var err error
+	if q.js, err = jetstream.New(q.nc); err != nil {
+		return q.fail(ctx, err, "open JetStream")
+	}
+	if err := ensure(call, q.js, q.cfg); err != nil {
+		return q.fail(ctx, err, "prepare queue")
+	}
+	for name, kv := range map[string]*jetstream.KeyValue{jobsBucket: &q.jobs, leasesBucket: &q.leases} {
+		if *kv, err = q.js.KeyValue(call, name); err != nil {
+			return q.fail(ctx, err, "open bucket %s", name)
+		}
+	}
+	for name, s := range map[string]*jetstream.Stream{eventsStream: &q.events, handlesStream: &q.handles} {
+		if *s, err = q.js.Stream(call, name); err != nil {
+			return q.fail(ctx, err, "open stream %s", name)
+		}
+	}
+	if q.cfg.Model != "" {
+		q.ringing, err = q.nc.Subscribe(jobBell(q.cfg.Model), func(*nats.Msg) { q.ring() })
+		if err != nil {
+			return q.fail(ctx, err, "listen for jobs")
+		}
+	}
+	return nil
+}
+
+// Close ends every call with queue.ErrClosed and closes the connection if Open made it. Deliveries that are not settled
+// come again after AckWait. Closing twice is harmless.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	q.end()
+	closers := q.onClose
+	q.onClose = nil
+	q.mu.Unlock()
+	for _, f := range closers {
+		f()
+	}
+	if q.ringing != nil {
+		_ = q.ringing.Unsubscribe() // fails only where it is gone already
+	}
+	if q.own {
+		q.nc.Close()
+	}
+	q.work.Wait()
+	return nil
+}
+
+// background runs f beside the call that asks for it; Close waits for it, and none starts after Close.
+func (q *Queue) background(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.life.Err() == nil {
+		q.work.Go(f)
+	}
+}
+
+// ring wakes one Next. A ring while nobody listens is kept, a second one is not needed.
+func (q *Queue) ring() {
+	select {
+	case q.bell <- struct{}{}:
+	default:
+	}
+}
+
+// call is the context of one request: it ends with the caller's, with the queue, and after the timeout.
+func (q *Queue) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	c, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
+	stop := context.AfterFunc(q.life, cancel)
+	return c, func() {
+		stop()
+		cancel()
+	}
+}
+
+// fail names what was being done and makes the error one that the caller can decide on: its own context's,
+// queue.ErrClosed, or what the server said.
+func (q *Queue) fail(ctx context.Context, err error, format string, args ...any) error {
+	doing := fmt.Sprintf(format, args...)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	case q.life.Err() != nil, errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%s: %w", doing, queue.ErrClosed)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		// Ours, not the caller's: it must not look as if the caller had given up.
+		return fmt.Errorf("%s: no answer within %v: %w", doing, q.cfg.Timeout, nats.ErrTimeout)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// away says that an error is of a server that is gone for a while: who waits goes on waiting, and the log says so.
+// A request that was under way when the connection broke gets no answer after the reconnect either.
+func (q *Queue) away(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || q.life.Err() != nil || !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, nats.ErrTimeout) {
+		return false
+	}
+	q.cfg.Log(LevelWarn, "the queue does not answer, waiting for it: "+err.Error())
+	return true
+}
+
+// wait returns when the bell rings or the time has come, or with the error that ends the wait.
+func (q *Queue) wait(ctx context.Context, bell <-chan struct{}, doing string) error {
+	t := time.NewTimer(q.cfg.Poll)
+	defer t.Stop()
+	select {
+	case <-bell:
+	case <-t.C:
+	case <-ctx.Done():
+		return q.fail(ctx, ctx.Err(), "%s", doing)
+	case <-q.life.Done():
+		return q.fail(ctx, queue.ErrClosed, "%s", doing)
+	}
+	return nil
+}

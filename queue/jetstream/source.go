@@ -1,0 +1,229 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"lector/queue"
+)
+
+type consumerKey struct {
+	kind     queue.Kind
+	priority string
+}
+
+// Next waits for a job of the queue's model and of one of the kinds, or of any kind when none is given. It looks
+// at the most urgent priority first and asks for one message at a time, never leaving a request open: a message
+// that nobody waits for any more would be stuck until AckWait.
+func (q *Queue) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, error) {
+	if q.cfg.Model == "" {
+		return nil, errors.New("wait for a job: this queue was opened without a model, so it only submits and watches")
+	}
+	if len(kinds) == 0 {
+		kinds = []queue.Kind{queue.Ingest, queue.Resume}
+	}
+	for {
+		for _, priority := range q.cfg.Priorities {
+			for _, kind := range kinds {
+				d, err := q.take(ctx, consumerKey{kind, priority})
+				if err != nil {
+					return nil, err
+				}
+				if d != nil {
+					q.ring() // there may be more, and one ring wakes one waiter
+					return d, nil
+				}
+			}
+		}
+		if err := q.wait(ctx, q.bell, "wait for a job"); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take returns the first job of one consumer that is to be worked on, or nil when there is none now. Messages that stand
+// for no job are settled on the way.
+func (q *Queue) take(ctx context.Context, key consumerKey) (*delivery, error) {
+	for {
+		msg, err := q.pull(ctx, key)
+		if msg == nil || err != nil {
+			return nil, err
+		}
+		// Not cut short by ctx: a claim whose answer is not awaited may count an attempt that nobody made.
+		d, err := q.claim(context.WithoutCancel(ctx), msg)
+		if err != nil {
+			q.handBack(msg, q.cfg.AckWait) // what cannot be claimed must not keep the others from being looked at
+			return nil, err
+		}
+		if d != nil {
+			return d, nil
+		}
+	}
+}
+
+// pull fetches one message if there is one. It speaks to the server itself: the client library waits a second for the
+// answer and cannot be told to stop, and a message that came later would be stuck until AckWait.
+func (q *Queue) pull(ctx context.Context, key consumerKey) (*nats.Msg, error) {
+	const doing = "wait for a job"
+	if err := errors.Join(ctx.Err(), q.life.Err()); err != nil {
+		return nil, q.fail(ctx, err, doing)
+	}
+	if q.nc.Status() != nats.CONNECTED {
+		return nil, nil // a request now would be sent after the reconnect, when nobody waits for its answer
+	}
+	name, err := q.consumer(ctx, key)
+	if err != nil {
+		if err = q.fail(ctx, err, doing); q.away(ctx, err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	answer, err := q.ask(name)
+	if err != nil {
+		return nil, q.fail(ctx, err, doing)
+	}
+	call, cancel := q.call(ctx)
+	defer cancel()
+	msg, err := answer.NextMsgWithContext(call)
+	if err != nil && ctx.Err() != nil {
+		q.background(func() { q.returnLate(answer) })
+		return nil, q.fail(ctx, err, doing)
+	}
+	_ = answer.Unsubscribe() // fails only where it is gone already
+	if err == nil {
+		msg, err = q.unwrap(msg, key)
+	}
+	if err != nil {
+		if err = q.fail(ctx, err, doing); q.away(ctx, err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return msg, nil
+}
+
+// ask sends a pull for one message that is there now, and returns where the answer will come.
+func (q *Queue) ask(consumer string) (*nats.Subscription, error) {
+	inbox := q.nc.NewInbox()
+	answer, err := q.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	request := fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", jobsStream, consumer)
+	if err := q.nc.PublishRequest(request, inbox, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
+		return nil, errors.Join(err, answer.Unsubscribe())
+	}
+	return answer, nil
+}
+
+// unwrap tells a message from a status: the server answers a pull with either.
+func (q *Queue) unwrap(msg *nats.Msg, key consumerKey) (*nats.Msg, error) {
+	const noMessages, timeout, noResponders = "404", "408", "503"
+	switch status := msg.Header.Get("Status"); status {
+	case "":
+		return msg, nil
+	case noMessages, timeout:
+		return nil, nil
+	case noResponders:
+		q.mu.Lock()
+		delete(q.consumers, key) // made again at the next look
+		q.mu.Unlock()
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("the server answers a pull with status %s, %s", status, msg.Header.Get("Description"))
+	}
+}
+
+// returnLate hands back the message that answers a pull whose caller has gone.
+func (q *Queue) returnLate(answer *nats.Subscription) {
+	defer func() { _ = answer.Unsubscribe() }() // fails only where it is gone already
+	ctx, cancel := context.WithTimeout(q.life, q.cfg.Timeout)
+	defer cancel()
+	if msg, err := answer.NextMsgWithContext(ctx); err == nil && msg.Header.Get("Status") == "" {
+		q.handBack(msg, 0)
+	}
+}
+
+// consumer returns the name of the consumer after making sure once that it exists.
+func (q *Queue) consumer(ctx context.Context, key consumerKey) (string, error) {
+	q.mu.Lock()
+	name := q.consumers[key]
+	q.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	if key.kind != queue.Ingest && key.kind != queue.Resume {
+		return "", fmt.Errorf("there are no jobs of the kind %q", key.kind)
+	}
+	call, cancel := q.call(ctx)
+	defer cancel()
+	name, err := q.ensureConsumer(call, key)
+	if err != nil {
+		return "", err
+	}
+	q.mu.Lock()
+	q.consumers[key] = name
+	q.mu.Unlock()
+	return name, nil
+}
+
+// claim makes the delivery of a message the one that stands. It returns nil if the message stands for no job.
+func (q *Queue) claim(ctx context.Context, msg *nats.Msg) (*delivery, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, q.fail(ctx, err, "read a message of %s", jobsStream)
+	}
+	job, err := queue.DecodeJob(msg.Data)
+	if err != nil {
+		return nil, q.bury(ctx, msg, meta.Sequence.Stream, err)
+	}
+	claim, seq := nuid.Next(), meta.Sequence.Stream
+	edit := func(r *record) error {
+		if r.Sequence != 0 && r.Sequence != seq {
+			return errStray
+		}
+		r.Sequence, r.Claim = seq, claim
+		if !r.State.Final() {
+			r.Attempts++
+			r.State = queue.Running
+		}
+		return nil
+	}
+	rec, err := q.change(ctx, job.ID, edit)
+	if errors.Is(err, queue.ErrUnknown) {
+		// Published by somebody who keeps no records: give it one, as Submit would have.
+		if _, _, err = q.adopt(ctx, job); err == nil {
+			rec, err = q.change(ctx, job.ID, edit)
+		}
+	}
+	if errors.Is(err, errStray) {
+		return nil, q.confirm(ctx, msg, ackOK, "drop a second message of job "+job.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &delivery{q: q, msg: msg, job: rec.Job, claim: claim, attempt: max(rec.Attempts, 1), turn: make(chan struct{}, 1)}, nil
+}
+
+// errStray says that another message stands for the job.
+var errStray = errors.New("another message stands for the job")
+
+// bury moves a message that holds no job to the dead letters.
+func (q *Queue) bury(ctx context.Context, msg *nats.Msg, seq uint64, cause error) error {
+	letter := deadLetter{Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: time.Now().UTC(), Raw: msg.Data}
+	if err := q.sendDead(ctx, fmt.Sprintf("seq-%d", seq), fmt.Sprintf("seq-%d", seq), letter); err != nil {
+		return err
+	}
+	return q.confirm(ctx, msg, ackTerm, fmt.Sprintf("drop message %d, which holds no job", seq))
+}
+
+// handBack gives a message back that was never handed out. If it fails, the message comes again after AckWait.
+func (q *Queue) handBack(msg *nats.Msg, after time.Duration) {
+	if err := q.nc.Publish(msg.Reply, []byte(nak(after))); err != nil {
+		q.cfg.Log(LevelWarn, "hand back a job: "+err.Error())
+	}
+}

@@ -1,0 +1,81 @@
+package queuetest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lector/queue"
+)
+
+// delivery is one attempt at a job of a Memory. Its fields but settled never change; settled is under the state's lock.
+type delivery struct {
+	m       *Memory
+	j       *job
+	job     queue.Job
+	claim   uint64
+	attempt int
+	settled bool
+}
+
+func (d *delivery) Job() queue.Job { return d.job }
+func (d *delivery) Attempt() int   { return d.attempt }
+
+// Extend gives the delivery another AckWait.
+func (d *delivery) Extend(ctx context.Context) error {
+	return d.do(ctx, "Extend", func() { d.j.due = d.m.clock.Now().Add(d.m.state.ackWait) })
+}
+
+// Done takes the job out of the queue.
+func (d *delivery) Done(ctx context.Context) error {
+	return d.settle(ctx, "Done", func() { d.j.queued = false })
+}
+
+// Retry makes the job due again after the given time.
+func (d *delivery) Retry(ctx context.Context, after time.Duration) error {
+	return d.settle(ctx, "Retry", func() { d.giveBack(d.attempt, after) })
+}
+
+// Release makes the job due now, as if it had not been delivered.
+func (d *delivery) Release(ctx context.Context) error {
+	return d.settle(ctx, "Release", func() { d.giveBack(d.attempt-1, 0) })
+}
+
+// Reject takes the job out of the queue as failed.
+func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
+	return d.settle(ctx, "Reject", func() {
+		d.j.queued = false
+		if !d.j.status.State.Final() {
+			d.j.status.State, d.j.status.Dead, d.j.status.Updated = queue.Failed, &dead, d.m.clock.Now()
+		}
+	})
+}
+
+func (d *delivery) giveBack(attempts int, after time.Duration) {
+	now := d.m.clock.Now()
+	d.j.holder, d.j.due = 0, now.Add(after)
+	if !d.j.status.State.Final() {
+		d.j.status.State, d.j.status.Attempts, d.j.status.Updated = queue.Queued, attempts, now
+	}
+}
+
+func (d *delivery) settle(ctx context.Context, op string, effect func()) error {
+	return d.do(ctx, op, func() {
+		effect()
+		d.settled = true
+	})
+}
+
+// do runs the effect if the delivery still has the job.
+func (d *delivery) do(ctx context.Context, op string, effect func()) error {
+	return d.m.do(ctx, op, d.job.ID, func() error {
+		if d.settled {
+			return fmt.Errorf("%s of a settled delivery of job %s: %w", op, d.job.ID, queue.ErrLost)
+		}
+		if d.j.holder != d.claim {
+			return fmt.Errorf("%s attempt %d of job %s: %w", op, d.attempt, d.job.ID, queue.ErrLost)
+		}
+		effect()
+		return nil
+	})
+}
