@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"lector/cache"
+	"lector/queue"
+)
+
+// DefaultPriority is the priority of an order that names none.
+const DefaultPriority = "normal"
+
+// IngestOptions are what an ingest order says beside the document.
+type IngestOptions struct {
+	Tokens    int           // of the document
+	Name      string        // for people; not part of the job's id
+	Capacity  int           // 0: the model's own
+	TTL       time.Duration // of the handle, from Submitted; 0: never expires
+	Priority  string        // "": DefaultPriority
+	Submitted time.Time
+	// Again makes another job of the same order, such as when the handle of the first has expired.
+	Again string
+}
+
+// StoreDocument stores the token ids that an ingest order refers to. It comes before the submit.
+func StoreDocument(ctx context.Context, space *cache.Space, tokens []int32) (cache.Digest, error) {
+	if len(tokens) == 0 {
+		return cache.Digest{}, fmt.Errorf("store document: it has no tokens: %w", ErrInput)
+	}
+	return space.PutDocument(ctx, tokens)
+}
+
+// NewIngest builds the order to read a stored document. Its id is a pure function of the model, the document and
+// the options that change the outcome, so that the same order again finds the job that stands (promise 5).
+func NewIngest(id cache.Identity, document cache.Digest, o IngestOptions) queue.Job {
+	h := sha256.New()
+	h.Write([]byte("lector ingest job 1\n"))
+	h.Write(id.Producer[:])
+	h.Write(document[:])
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(o.TTL)))
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(o.Capacity)))
+	h.Write([]byte(o.Again))
+	return queue.Job{
+		Version: queue.JobVersion, ID: "ingest-" + hex.EncodeToString(h.Sum(nil)[:16]), Kind: queue.Ingest,
+		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(),
+		Ingest: &queue.IngestOrder{Document: document.String(), Tokens: o.Tokens, Name: o.Name, Capacity: o.Capacity, TTL: o.TTL},
+	}
+}
+
+// ResumeOptions are what a resume job says beside its order.
+type ResumeOptions struct {
+	Priority  string // "": DefaultPriority
+	Submitted time.Time
+	Seed      *uint64 // of the sampling; nil: a random one, fixed here so that a second attempt gives the same text
+}
+
+// NewResume builds the job for a resume order, whose Handle is set. Two calls make two jobs: each asks for a text of its own.
+func NewResume(id cache.Identity, order queue.ResumeOrder, o ResumeOptions) queue.Job {
+	var random [24]byte
+	rand.Read(random[:]) // never fails: package crypto/rand ends the program instead
+	order.Sampling.Seed = binary.LittleEndian.Uint64(random[16:])
+	if o.Seed != nil {
+		order.Sampling.Seed = *o.Seed
+	}
+	return queue.Job{
+		Version: queue.JobVersion, ID: "resume-" + hex.EncodeToString(random[:16]), Kind: queue.Resume,
+		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Resume: &order,
+	}
+}
+
+func priority(p string) string {
+	if p == "" {
+		return DefaultPriority
+	}
+	return p
+}

@@ -1,0 +1,379 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"lector/cache"
+	"lector/engine"
+	"lector/queue"
+)
+
+// errVanished says that stored state went away between finding it and reading it: looked for again, there is less.
+var errVanished = errors.New("stored state vanished")
+
+// ingest is one document on its way from tokens to a handle.
+type ingest struct {
+	*attempt
+	order    *queue.IngestOrder
+	document cache.Digest
+	tokens   []int32
+	cells    []Cell
+	keys     []cache.Key     // of the cells' ends
+	nodes    []cache.Node    // of the cells that are done
+	seq      engine.Sequence // holds the state at their end; nil while nothing is to be computed
+	receipt  Receipt
+}
+
+// ingest reads a document and publishes a handle for its state.
+func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
+	in := &ingest{attempt: a, order: a.job.Ingest}
+	published, err := in.published(ctx)
+	if err != nil || published {
+		return in.receipt, err
+	}
+	if err := in.open(ctx); err != nil {
+		return Receipt{}, err
+	}
+	defer func() { err = errors.Join(err, in.replace(nil)) }()
+	if err := in.catchUp(ctx); err != nil {
+		return Receipt{}, err
+	}
+	for len(in.nodes) < len(in.cells) {
+		if err := in.cell(ctx); err != nil {
+			return Receipt{}, err
+		}
+	}
+	if err := in.publish(ctx); err != nil {
+		return Receipt{}, err
+	}
+	return in.receipt, nil
+}
+
+// published finds the handle of an earlier attempt that got that far, and makes the receipt from it: nothing of
+// that attempt's work is known but its outcome.
+func (in *ingest) published(ctx context.Context) (bool, error) {
+	body, err := in.Queue.Handle(ctx, in.job.ID)
+	if errors.Is(err, queue.ErrUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the handle of job %s: %w", in.job.ID, err)
+	}
+	h, err := cache.DecodeHandle(body)
+	if err != nil {
+		return false, fmt.Errorf("read the published handle of job %s: %w", in.job.ID, err)
+	}
+	m, err := in.Space.Manifest(ctx, h.Manifest)
+	if err != nil {
+		return false, fmt.Errorf("read what the published handle of job %s names: %w", in.job.ID, err)
+	}
+	in.receipt.Document = in.order.Document
+	in.receipt.Tokens = TokenCounts{Total: h.Tokens, Restored: h.Tokens}
+	in.receipt.Chunks = len(m.Chunks)
+	in.sign(h, m)
+	if err := in.own(ctx); err != nil {
+		return false, err
+	}
+	return true, in.Space.DropRolling(ctx, in.job.ID, nil)
+}
+
+// open loads the document and plans the reading of it.
+func (in *ingest) open(ctx context.Context) error {
+	var err error
+	if in.document, err = cache.ParseDigest(in.order.Document); err != nil {
+		return fmt.Errorf("order names the document: %w: %w", ErrInput, err)
+	}
+	if in.tokens, err = in.Space.Document(ctx, in.document); err != nil {
+		return err
+	}
+	info, grid := in.Engine.Info(), in.identity.Grid
+	if n := in.order.Tokens; n != 0 && n != len(in.tokens) {
+		return fmt.Errorf("order says %d tokens, document %s has %d: %w", n, in.document, len(in.tokens), ErrInput)
+	}
+	if limit := in.capacity(in.order.Capacity); len(in.tokens) > limit {
+		return fmt.Errorf("document of %d tokens, capacity of %d: %w", len(in.tokens), limit, engine.ErrTooLong)
+	}
+	for i, id := range in.tokens {
+		if int(id) >= info.Vocabulary {
+			return fmt.Errorf("token %d of the document is %d, vocabulary of %d: %w", i, id, info.Vocabulary, engine.ErrToken)
+		}
+	}
+	in.cells = Plan(len(in.tokens), grid, info.MaxChunk, in.config.KeepSpread)
+	in.keys = cache.Keys(in.identity.Producer, in.tokens, cache.Boundaries(len(in.tokens), grid))
+	in.receipt.Document, in.receipt.Chunks = in.order.Document, len(in.cells)
+	in.receipt.Tokens.Total = len(in.tokens)
+	return nil
+}
+
+// done is how many tokens of the document are stored with their state.
+func (in *ingest) done() int {
+	if len(in.nodes) == 0 {
+		return 0
+	}
+	return in.nodes[len(in.nodes)-1].To
+}
+
+// replace closes the sequence and goes on with another.
+func (in *ingest) replace(fresh engine.Sequence) error {
+	old := in.seq
+	in.seq = fresh
+	if old == nil {
+		return nil
+	}
+	return old.Close()
+}
+
+// catchUp takes the deepest stored state of this prefix, when it is deeper than what is done. Nothing is restored
+// when no cell is left to compute: publishing checks what the handle will need.
+func (in *ingest) catchUp(ctx context.Context) error {
+	before := in.done()
+	err := in.lap(&in.receipt.Seconds.Restore, func() error {
+		n, nodes, err := in.Space.Deepest(ctx, in.job.ID, in.keys)
+		if err != nil {
+			return fmt.Errorf("look for stored state: %w", err)
+		}
+		if n <= len(in.nodes) {
+			return nil
+		}
+		if n < len(in.cells) {
+			if err := in.restore(ctx, nodes); err != nil {
+				return err
+			}
+		}
+		in.nodes, in.lastGood = nodes, nodes[n-1].To
+		return nil
+	})
+	if err != nil || in.done() == before {
+		return err
+	}
+	in.receipt.Tokens.Restored += in.done() - before
+	return in.tell(ctx, queue.Event{Type: queue.EventRestored, Tokens: in.done(), Total: len(in.tokens)})
+}
+
+// restore puts the state at the end of a chain of nodes into a fresh sequence, and goes on with that one.
+func (in *ingest) restore(ctx context.Context, nodes []cache.Node) error {
+	m, err := cache.NewManifest(in.identity, nodes)
+	if err != nil {
+		return err
+	}
+	fresh, err := in.Engine.NewSequence(len(in.tokens))
+	if err != nil {
+		return err
+	}
+	_, err = restore(ctx, fresh, restoreArgs{in.Space, m, in.job.ID, in.tokens[:m.Tokens]})
+	if errors.Is(err, cache.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", errVanished, err)
+	}
+	if err != nil {
+		return errors.Join(err, fresh.Close())
+	}
+	return in.replace(fresh)
+}
+
+// cell computes and stores the next cell, or takes it from a worker that did so meanwhile. When it returns, the
+// cell is durable: the next one is not begun before (promise 8).
+func (in *ingest) cell(ctx context.Context) error {
+	if err := in.drained(); err != nil {
+		return err
+	}
+	i := len(in.nodes)
+	claim := "node-" + in.keys[i].String()
+	waited, err := in.claim(ctx, claim)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// A claim that cannot be given back ends by itself.
+		_ = in.alive.drop(context.WithoutCancel(ctx), claim)
+	}()
+	if waited {
+		if err := in.catchUp(ctx); err != nil {
+			return err
+		}
+		if len(in.nodes) > i {
+			return nil
+		}
+	}
+	stats, probe, err := in.compute(ctx, in.cells[i])
+	if err != nil {
+		return err
+	}
+	if err := in.lap(&in.receipt.Seconds.Store, func() error { return in.store(ctx, i, probe) }); err != nil {
+		return err
+	}
+	return in.progress(ctx, stats)
+}
+
+// claim waits until nobody else computes the cell, and says whether somebody did.
+func (in *ingest) claim(ctx context.Context, name string) (waited bool, err error) {
+	err = in.lap(&in.receipt.Seconds.Wait, func() error {
+		for {
+			l, err := in.Queue.Acquire(ctx, name, in.config.LeaseTTL)
+			if err == nil {
+				in.alive.hold(name, l)
+				return nil
+			}
+			if !errors.Is(err, queue.ErrHeld) {
+				return fmt.Errorf("claim %s: %w", name, err)
+			}
+			waited = true
+			select {
+			case <-time.After(in.config.WaitPoll):
+			case <-in.drain:
+				return errDrain
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+	return waited, err
+}
+
+// compute prefills one cell. The probe is what the trunk says at its end, whatever token comes next.
+func (in *ingest) compute(ctx context.Context, c Cell) (stats engine.ChunkStats, probe engine.Probe, err error) {
+	err = in.lap(&in.receipt.Seconds.Prefill, func() error {
+		if in.seq == nil {
+			if in.seq, err = in.Engine.NewSequence(len(in.tokens)); err != nil {
+				return err
+			}
+		}
+		from := c.From
+		for _, to := range c.Cuts {
+			step, err := in.seq.Prefill(ctx, in.tokens[from:to], nil)
+			if err != nil {
+				return fmt.Errorf("read tokens [%d, %d): %w", from, to, err)
+			}
+			stats, probe, from = stats.Add(step.Stats), step.Probe, to
+		}
+		return nil
+	})
+	in.receipt.Engine = in.receipt.Engine.Add(stats)
+	return stats, probe, err
+}
+
+// store makes a computed cell durable, and then gives up the rolling state that it supersedes.
+func (in *ingest) store(ctx context.Context, i int, probe engine.Probe) error {
+	c := in.cells[i]
+	step := cache.StepArgs{Key: in.keys[i], From: c.From, To: c.To, Tokens: in.tokens[c.From:c.To], Probe: storedProbe(probe), Keep: c.Keep}
+	if i > 0 {
+		step.Parent = in.keys[i-1]
+	}
+	node, written, err := in.putStep(ctx, in.seq, step)
+	if err != nil {
+		return err
+	}
+	in.nodes, in.lastGood = append(in.nodes, node), c.To
+	in.count(node, written)
+	if err := in.Space.DropRolling(ctx, in.job.ID, &node); err != nil {
+		return fmt.Errorf("drop superseded state: %w", err)
+	}
+	return nil
+}
+
+// putStep stores the state that seq holds as the node of one cell.
+func (a *attempt) putStep(ctx context.Context, seq engine.Sequence, step cache.StepArgs) (cache.Node, cache.Written, error) {
+	if int(seq.Pos()) != step.To { // promise 7
+		return cache.Node{}, cache.Written{}, fmt.Errorf("store state at %d: sequence holds %d tokens: %w", step.To, seq.Pos(), engine.ErrState)
+	}
+	regions, err := seq.Regions()
+	if err != nil {
+		return cache.Node{}, cache.Written{}, fmt.Errorf("export state at %d: %w", step.To, err)
+	}
+	step.Identity, step.Job, step.Regions = a.identity, a.job.ID, storedRegions(regions)
+	return a.Space.PutStep(ctx, step)
+}
+
+// count adds one stored cell to the receipt.
+func (in *ingest) count(n cache.Node, w cache.Written) {
+	tokens := n.To - n.From
+	in.receipt.Tokens.Computed += tokens
+	in.receipt.WrittenBytes += w.Bytes
+	in.receipt.ReusedBytes += w.ReusedBytes
+	rows := int64(0)
+	for _, b := range n.Rows {
+		rows += b.Size
+	}
+	if rows > 0 && w.ReusedBytes >= rows {
+		in.receipt.Tokens.Deduped += tokens
+	}
+}
+
+func (in *ingest) progress(ctx context.Context, stats engine.ChunkStats) error {
+	body, err := json.Marshal(stats)
+	if err != nil {
+		return fmt.Errorf("encode statistics: %w", err)
+	}
+	return in.tell(ctx, queue.Event{Type: queue.EventProgress, Tokens: in.done(), Total: len(in.tokens), Stats: body})
+}
+
+// publish turns the chain of nodes into a handle that others can see: manifest, handle, then the queue's word.
+func (in *ingest) publish(ctx context.Context) error {
+	var m cache.Manifest
+	var h cache.Handle
+	err := in.lap(&in.receipt.Seconds.Store, func() (err error) {
+		m, h, err = in.putHandle(ctx, in.nodes, in.order.TTL)
+		if err != nil {
+			return err
+		}
+		return in.Space.DropRolling(ctx, in.job.ID, nil)
+	})
+	if err != nil {
+		return err
+	}
+	in.sign(h, m)
+	return nil
+}
+
+// putHandle stores the manifest of a chain and a handle for it, and publishes the handle as the job's. One that
+// was published before must be the same.
+func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
+	m, digest, err := a.Space.PutManifest(ctx, a.identity, nodes) // read back and verified when it returns: promise 3
+	if err != nil {
+		return m, cache.Handle{}, err
+	}
+	h := cache.Handle{
+		Version: cache.HandleVersion, Manifest: digest, Model: a.identity.Model, Tokens: m.Tokens, Tenant: a.tenant(),
+	}
+	if ttl > 0 {
+		h.Expires = a.job.Submitted.Add(ttl).UTC() // from the order, so that a repeat gives the same bytes
+	}
+	if _, err := a.Space.PutHandle(ctx, h); err != nil {
+		return m, h, err
+	}
+	if err := a.own(ctx); err != nil {
+		return m, h, err
+	}
+	standing, err := a.Queue.PublishHandle(ctx, a.job.ID, h.Encode())
+	if err != nil {
+		return m, h, fmt.Errorf("publish handle of job %s: %w", a.job.ID, err)
+	}
+	if !bytes.Equal(standing, h.Encode()) {
+		return m, h, fmt.Errorf("job %s has published handle %s, and this attempt made %s: %w", a.job.ID,
+			cache.HandleName(cache.Sum(standing)), cache.HandleName(cache.Sum(h.Encode())), cache.ErrDiverged)
+	}
+	return m, h, nil
+}
+
+// tenant is the name that handles of this worker carry.
+func (a *attempt) tenant() string {
+	if a.Space.Tenant == "" {
+		return cache.DefaultTenant
+	}
+	return a.Space.Tenant
+}
+
+// sign completes the receipt.
+func (in *ingest) sign(h cache.Handle, m cache.Manifest) {
+	d := cache.Sum(h.Encode())
+	in.receipt.Name, in.receipt.Host, in.receipt.Attempt = in.order.Name, in.Host, in.delivery.Attempt()
+	in.receipt.Handle, in.receipt.HandleDigest, in.receipt.StateBytes = cache.HandleName(d), d.String(), m.Bytes
+	if !h.Expires.IsZero() {
+		in.receipt.Expires = &h.Expires
+	}
+	in.receipt.Seconds.close(in.now().Sub(in.started))
+}

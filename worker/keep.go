@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"lector/cache"
+	"lector/engine"
+)
+
+// keeper stores the state that a resume extends, as nodes of the same chain that an ingest of all the ids would
+// make: cells end at the multiples of the grid and at the end. A nil keeper keeps nothing.
+type keeper struct {
+	*resume
+	nodes []cache.Node // up to the last multiple of the grid that is stored
+}
+
+// newKeeper begins with the handle's whole cells. A last cell that ends between two multiples of the grid is not
+// one of the extended document: its rows are stored again with those that follow.
+func newKeeper(r *resume) *keeper {
+	k := &keeper{resume: r}
+	var parent cache.Key
+	for _, c := range r.manifest.Chunks {
+		if c.To%r.identity.Grid != 0 {
+			break
+		}
+		k.nodes = append(k.nodes, cache.Node{
+			Version: cache.NodeVersion, Key: c.Key, Producer: r.identity.Producer, Parent: parent, From: c.From, To: c.To,
+			Tokens: c.Tokens, Layout: r.manifest.Layout, Rows: c.Rows,
+		})
+		parent = c.Key
+	}
+	return k
+}
+
+// boundary stores the state when the sequence stands at a multiple of the grid. Nothing but the node is wanted of
+// it later, so its recurrent state is rolling.
+func (k *keeper) boundary(ctx context.Context) error {
+	if k == nil || int(k.seq.Pos())%k.identity.Grid != 0 {
+		return nil
+	}
+	probe, err := k.seq.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("probe at %d: %w", k.seq.Pos(), err)
+	}
+	return k.put(ctx, probe, false)
+}
+
+// put stores the cell that ends where the sequence stands, in place of what was stored of it before.
+func (k *keeper) put(ctx context.Context, probe engine.Probe, keep bool) error {
+	tokens, grid := k.seq.Tokens(), k.identity.Grid
+	ends := cache.Boundaries(len(tokens), grid)
+	keys := cache.Keys(k.identity.Producer, tokens, ends)
+	i := len(ends) - 1
+	if len(k.nodes) < i {
+		return fmt.Errorf("store state at %d: cell %d of %d was not stored: %w", len(tokens), len(k.nodes), i, engine.ErrState)
+	}
+	step := cache.StepArgs{Key: keys[i], To: ends[i], Probe: storedProbe(probe), Keep: keep}
+	if i > 0 {
+		step.Parent, step.From = keys[i-1], ends[i-1]
+	}
+	step.Tokens = tokens[step.From:step.To]
+	node, _, err := k.putStep(ctx, k.seq, step)
+	if err != nil {
+		return err
+	}
+	k.nodes = append(k.nodes[:i], node)
+	return k.Space.DropRolling(ctx, k.job.ID, &node)
+}
+
+// keep stores the extended state and publishes a handle for it, when the order asks for one.
+func (r *resume) keep(ctx context.Context) error {
+	if r.keeper == nil {
+		return nil
+	}
+	if err := r.consumeRest(ctx); err != nil {
+		return err
+	}
+	probe, err := r.seq.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("probe at %d: %w", r.seq.Pos(), err)
+	}
+	if err := r.keeper.put(ctx, probe, true); err != nil {
+		return err
+	}
+	_, h, err := r.putHandle(ctx, r.keeper.nodes, r.order.TTL)
+	if err != nil {
+		return err
+	}
+	d := cache.Sum(h.Encode())
+	r.result.Handle, r.result.HandleDigest, r.lastGood = cache.HandleName(d), d.String(), h.Tokens
+	return r.Space.DropRolling(ctx, r.job.ID, nil)
+}
+
+// consumeRest brings the sequence to the end of the text: its last token was chosen but not consumed.
+func (r *resume) consumeRest(ctx context.Context) error {
+	for want := r.base + len(r.result.IDs); int(r.seq.Pos()) != want; {
+		i := int(r.seq.Pos()) - r.base
+		if i < 0 || i >= len(r.result.IDs) {
+			return fmt.Errorf("keep the state at %d: sequence is at %d: %w", want, r.seq.Pos(), engine.ErrState)
+		}
+		if _, err := r.seq.Decode(ctx, r.result.IDs[i:i+1], r.sampler.choose); err != nil {
+			return fmt.Errorf("decode at %d: %w", r.seq.Pos(), err)
+		}
+		if err := r.keeper.boundary(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

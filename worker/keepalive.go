@@ -1,0 +1,111 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"lector/queue"
+)
+
+// keepalive extends a delivery, and renews the claims held for it, while its work goes on. When the delivery is
+// lost it cancels the work, with queue.ErrLost as the cause.
+type keepalive struct {
+	delivery queue.Delivery
+	wait     time.Duration // the queue's redelivery time
+	lost     context.CancelCauseFunc
+
+	mu     sync.Mutex // guards claims
+	claims map[string]queue.Lease
+
+	cancel  context.CancelFunc
+	stopped chan struct{}
+}
+
+// startKeepalive begins the heartbeats, which go on until stop.
+func startKeepalive(ctx context.Context, d queue.Delivery, wait time.Duration, lost context.CancelCauseFunc) *keepalive {
+	ctx, cancel := context.WithCancel(ctx)
+	k := &keepalive{
+		delivery: d, wait: wait, lost: lost, claims: map[string]queue.Lease{},
+		cancel: cancel, stopped: make(chan struct{}),
+	}
+	go k.run(ctx)
+	return k
+}
+
+// stop ends the heartbeats and returns when none is on its way.
+func (k *keepalive) stop() {
+	k.cancel()
+	<-k.stopped
+}
+
+func (k *keepalive) run(ctx context.Context) {
+	defer close(k.stopped)
+	beat := time.NewTicker(k.wait / 3)
+	defer beat.Stop()
+	good := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+		err := k.extend(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			good = time.Now()
+		case errors.Is(err, queue.ErrLost):
+			k.lost(fmt.Errorf("extend delivery of job %s: %w", k.delivery.Job().ID, err))
+			return
+		case time.Since(good) >= k.wait:
+			// The queue has not heard from us for so long that it has given the job to somebody else.
+			k.lost(fmt.Errorf("extend delivery of job %s for %v: %w (%v)", k.delivery.Job().ID, k.wait, queue.ErrLost, err))
+			return
+		}
+		k.renew(ctx)
+	}
+}
+
+func (k *keepalive) extend(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.wait/3)
+	defer cancel()
+	return k.delivery.Extend(ctx)
+}
+
+// renew keeps the claims. One that is lost is let go: a second worker on the same cell writes the same bytes, so
+// that costs its time and nothing else.
+func (k *keepalive) renew(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, l := range k.claims {
+		if err := l.Renew(ctx); errors.Is(err, queue.ErrLost) {
+			delete(k.claims, name)
+		}
+	}
+}
+
+// hold renews a claim with every heartbeat from now on.
+func (k *keepalive) hold(name string, l queue.Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.claims[name] = l
+}
+
+// drop gives a claim back.
+func (k *keepalive) drop(ctx context.Context, name string) error {
+	k.mu.Lock()
+	l, held := k.claims[name]
+	delete(k.claims, name)
+	k.mu.Unlock()
+	if !held {
+		return nil
+	}
+	if err := l.Release(ctx); err != nil {
+		return fmt.Errorf("give back claim %s: %w", name, err)
+	}
+	return nil
+}

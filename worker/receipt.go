@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"time"
+
+	"lector/engine"
+)
+
+// Receipt is what became of an ingest; it is the result in the job's status.
+type Receipt struct {
+	Document     string            `json:"document"`      // digest of the token ids
+	Name         string            `json:"name"`          // as the order gave it
+	Handle       string            `json:"handle"`        // printable name
+	HandleDigest string            `json:"handle_digest"` // what a resume order holds
+	Expires      *time.Time        `json:"expires,omitempty"`
+	Tokens       TokenCounts       `json:"tokens"`
+	Chunks       int               `json:"chunks"`        // grid cells of the document
+	StateBytes   int64             `json:"state_bytes"`   // what a resume reads
+	WrittenBytes int64             `json:"written_bytes"` // stored by this attempt
+	ReusedBytes  int64             `json:"reused_bytes"`  // wanted by this attempt and there already
+	Seconds      IngestSeconds     `json:"seconds"`
+	Engine       engine.ChunkStats `json:"engine"` // of the computed chunks
+	Host         string            `json:"host"`
+	Attempt      int               `json:"attempt"`
+}
+
+// TokenCounts says where a document's state came from: Restored + Computed = Total.
+type TokenCounts struct {
+	Total    int `json:"total"`
+	Restored int `json:"restored"`
+	Computed int `json:"computed"`
+	Deduped  int `json:"deduped"` // of the computed ones: their rows were stored already
+}
+
+// IngestSeconds is where an attempt's time went; the parts add up to Total.
+type IngestSeconds struct {
+	Total   float64 `json:"total"`
+	Wait    float64 `json:"wait"` // for cells that another worker computes
+	Restore float64 `json:"restore"`
+	Prefill float64 `json:"prefill"`
+	Store   float64 `json:"store"`
+	Other   float64 `json:"other"`
+}
+
+// close makes the parts add up.
+func (s *IngestSeconds) close(total time.Duration) {
+	s.Total = total.Seconds()
+	s.Other = s.Total - s.Wait - s.Restore - s.Prefill - s.Store
+}
+
+// Reasons why a text ended.
+const (
+	FinishStop     = "stop"     // a stop id or a stop string
+	FinishLength   = "length"   // as many tokens as were asked for
+	FinishCapacity = "capacity" // the sequence is full
+)
+
+// Result is what became of a resume; it is the result in the job's status.
+type Result struct {
+	Text         string        `json:"text"`
+	IDs          []int32       `json:"ids"` // without the stop id; with the ids that spell a stop string
+	FinishReason string        `json:"finish_reason"`
+	Usage        Usage         `json:"usage"`
+	Timings      ResumeSeconds `json:"timings"`
+	Handle       string        `json:"handle,omitempty"` // of the extended state, when it was to be kept
+	HandleDigest string        `json:"handle_digest,omitempty"`
+	Seed         uint64        `json:"seed"`
+	Host         string        `json:"host"`
+	Attempt      int           `json:"attempt"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Restored  int `json:"restored"`  // of the handle's state
+	Prefilled int `json:"prefilled"` // exactly the prompt
+	Generated int `json:"generated"`
+	Drafted   int `json:"drafted"`
+	Accepted  int `json:"accepted"` // of the drafted ones
+}
+
+// ResumeSeconds is where an attempt's time went. FirstToken is from the start to the first token.
+type ResumeSeconds struct {
+	Restore    float64 `json:"restore"`
+	Prefill    float64 `json:"prefill"`
+	FirstToken float64 `json:"first_token"`
+	Decode     float64 `json:"decode"`
+	Total      float64 `json:"total"`
+}

@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lector/cache"
+	"lector/engine"
+)
+
+// errProbe says that a restored state does not say what it said when it was stored.
+var errProbe = errors.New("restored state differs from the stored one")
+
+// identityOf names the loaded model for one tenant.
+func identityOf(e engine.Engine, salt []byte) (cache.Identity, error) {
+	id, err := e.Identity()
+	if err != nil {
+		return cache.Identity{}, fmt.Errorf("identify model: %w", err)
+	}
+	fields := make([]cache.Field, len(id.Fields))
+	for i, f := range id.Fields {
+		fields[i] = cache.Field(f)
+	}
+	return cache.NewIdentity(fields, id.Class, id.Grid, salt), nil
+}
+
+// storedRegions describes the engine's regions to the cache. The data is shared, not copied.
+func storedRegions(regions []engine.Region) []cache.Region {
+	out := make([]cache.Region, len(regions))
+	for i, r := range regions {
+		out[i] = cache.Region{Name: r.Name, DType: r.DType, Shape: r.Shape, Kind: storedKind(r.Kind), Lag: r.Lag, Data: r.Data}
+	}
+	return out
+}
+
+func storedKind(k engine.Kind) cache.Kind {
+	if k == engine.Rows {
+		return cache.Rows
+	}
+	return cache.Fixed
+}
+
+func storedProbe(p engine.Probe) cache.Probe {
+	out := cache.Probe{Next: p.Next, Draft: p.Draft}
+	for _, t := range p.Top {
+		out.Top = append(out.Top, cache.TopLogit(t))
+	}
+	return out
+}
+
+// restoreArgs says which state goes where.
+type restoreArgs struct {
+	space    *cache.Space
+	manifest cache.Manifest
+	job      string  // whose rolling state may be read; "": kept state alone
+	tokens   []int32 // compared with the stored ones; nil: not known
+}
+
+// restore fills an empty sequence and checks that it lives. On an error the sequence is empty; engine and cache
+// both say how many tokens were to be restored.
+func restore(ctx context.Context, seq engine.Sequence, a restoreArgs) (bytes int64, err error) {
+	r, err := seq.Restore(engine.Pos(a.manifest.Tokens))
+	if err != nil {
+		return 0, err
+	}
+	bytes, err = a.space.Restore(ctx, a.manifest, a.job, a.tokens, storedRegions(r.Regions()))
+	if err != nil {
+		r.Abort()
+		return bytes, err
+	}
+	if err := r.Commit(ctx); err != nil {
+		return bytes, err
+	}
+	live, err := seq.Probe(ctx)
+	if err != nil {
+		return bytes, fmt.Errorf("probe the restored state: %w", err)
+	}
+	return bytes, compareProbe(a.manifest.Probe, storedProbe(live))
+}
+
+// compareProbe wants the same bits: every pair of classes that the cache lists today is exact.
+func compareProbe(stored, live cache.Probe) error {
+	switch {
+	case stored.Next != live.Next:
+		return fmt.Errorf("next token was %d and is %d: %w", stored.Next, live.Next, errProbe)
+	case stored.Draft != live.Draft:
+		return fmt.Errorf("draft was %d and is %d: %w", stored.Draft, live.Draft, errProbe)
+	case len(stored.Top) != len(live.Top):
+		return fmt.Errorf("%d top logits were stored and %d are there: %w", len(stored.Top), len(live.Top), errProbe)
+	}
+	for i, s := range stored.Top {
+		if l := live.Top[i]; l != s {
+			return fmt.Errorf("logit %d was %v of token %d and is %v of token %d: %w", i, s.Logit, s.ID, l.Logit, l.ID, errProbe)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"lector/cache"
+	"lector/engine"
+	"lector/queue"
+)
+
+// Worker takes jobs of one model from a queue and sees each through. Its collaborators are set by the caller,
+// who also closes them.
+type Worker struct {
+	Queue     queue.Queue
+	Space     *cache.Space
+	Engine    engine.Engine
+	Tokenizer engine.Tokenizer
+	Salt      []byte           // of the tenant: part of every identity
+	Log       *zap.Logger      // nil: silent
+	Clock     func() time.Time // nil: time.Now
+	Host      string           // for receipts and logs; in nothing that is stored under a digest
+	Config    Config
+}
+
+// Run works on one delivery after the other until ctx ends, which drains: the chunk at hand is finished and
+// stored, the delivery goes back uncounted, and Run returns nil. It returns an error when the queue is gone, or
+// when this worker computes what it should not (cache.ErrDiverged).
+func (w *Worker) Run(ctx context.Context, kinds ...queue.Kind) error {
+	if err := w.Config.Validate(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		d, err := w.Queue.Next(ctx, kinds...)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("wait for a job: %w", err)
+		}
+		if err := w.Handle(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Handle sees one delivery through to its settlement. The end of ctx is a drain, as in Run. The error is one that
+// should end the worker; what goes wrong with the job alone is the job's fate.
+func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
+	a := w.newAttempt(ctx, d)
+	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer lose(nil)
+	a.alive = startKeepalive(work, d, a.config.AckWait, lose)
+	err := a.work(work)
+	a.alive.stop()
+	if err != nil && work.Err() != nil {
+		err = context.Cause(work) // a lost delivery explains whatever failed after it
+	}
+	return a.settle(context.WithoutCancel(ctx), err)
+}
+
+// attempt is one delivery being worked on.
+type attempt struct {
+	*Worker
+	config   Config // with defaults
+	log      *zap.Logger
+	delivery queue.Delivery
+	job      queue.Job
+	drain    <-chan struct{} // closed when the worker is to end
+	alive    *keepalive
+	started  time.Time
+
+	identity cache.Identity
+	standing *queue.Status // the job was final before
+	lastGood int           // tokens of the deepest boundary known to be stored
+}
+
+func (w *Worker) newAttempt(ctx context.Context, d queue.Delivery) *attempt {
+	a := &attempt{Worker: w, config: w.Config.withDefaults(), delivery: d, job: d.Job(), drain: ctx.Done()}
+	a.started = a.now()
+	a.log = w.Log
+	if a.log == nil {
+		a.log = zap.NewNop()
+	}
+	a.log = a.log.With(zap.String("job", a.job.ID), zap.String("kind", string(a.job.Kind)), zap.Int("attempt", d.Attempt()))
+	return a
+}
+
+// work is the whole story of an attempt but its settlement.
+func (a *attempt) work(ctx context.Context) error {
+	standing, err := a.Queue.Status(ctx, a.job.ID)
+	if err != nil && !errors.Is(err, queue.ErrUnknown) {
+		return fmt.Errorf("read status of job %s: %w", a.job.ID, err)
+	}
+	if err == nil && standing.State.Final() {
+		a.standing = &standing
+		return a.retell(ctx)
+	}
+	if a.delivery.Attempt() > a.config.Attempts {
+		return fmt.Errorf("attempt %d of job %s where %d are allowed: %w", a.delivery.Attempt(), a.job.ID, a.config.Attempts, errAttempts)
+	}
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	var result any
+	switch a.job.Kind {
+	case queue.Ingest:
+		result, err = a.ingest(ctx)
+	case queue.Resume:
+		result, err = a.resume(ctx)
+	default:
+		err = fmt.Errorf("job kind %q: %w", a.job.Kind, ErrInput)
+	}
+	if err != nil {
+		return err
+	}
+	return a.conclude(ctx, result)
+}
+
+// retell repeats the end of the story of a job that was final before: whoever set that state may have died before
+// the event, and who follows the job waits for one.
+func (a *attempt) retell(ctx context.Context) error {
+	switch s := a.standing; s.State {
+	case queue.Done:
+		return a.tell(ctx, queue.Event{Type: queue.EventDone, Result: s.Result})
+	case queue.Failed:
+		return a.tell(ctx, queue.Event{Type: queue.EventFailed, Dead: s.Dead})
+	}
+	return nil
+}
+
+// begin checks that the job is for this worker, and says that it is at work.
+func (a *attempt) begin(ctx context.Context) error {
+	if err := a.job.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	var err error
+	if a.identity, err = identityOf(a.Engine, a.Salt); err != nil {
+		return err
+	}
+	if model := a.identity.Model.String(); a.job.Model != model {
+		return fmt.Errorf("job is for model %s, this worker has %s: %w", a.job.Model, model, cache.ErrIncompatible)
+	}
+	if err := a.drained(); err != nil {
+		return err
+	}
+	if err := a.setStatus(ctx, queue.Status{State: queue.Running}); err != nil {
+		return err
+	}
+	return a.tell(ctx, queue.Event{Type: queue.EventStarted})
+}
+
+// conclude makes the result known: status first, so that a redelivery finds it.
+func (a *attempt) conclude(ctx context.Context, result any) error {
+	body, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("encode result of job %s: %w", a.job.ID, err)
+	}
+	if err := a.setStatus(ctx, queue.Status{State: queue.Done, Result: body}); err != nil {
+		return err
+	}
+	return a.tell(ctx, queue.Event{Type: queue.EventDone, Result: body})
+}
+
+// settle carries out the fate of an attempt. What the queue does not take is left to its redelivery.
+func (a *attempt) settle(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.config.SettleTimeout)
+	defer cancel()
+	fate := FateOf(err, a.delivery.Attempt(), a.jitter(), a.config)
+	log := a.log.With(zap.String("class", fate.Class), zap.Duration("took", a.now().Sub(a.started)))
+	if err != nil {
+		log = log.With(zap.Error(err))
+	}
+	settled := a.carryOut(ctx, fate, err)
+	if settled != nil {
+		log = log.With(zap.NamedError("settle", settled))
+	}
+	if fate.Action == Finish || fate.Action == Release {
+		log.Info("attempt ended")
+	} else {
+		log.Warn("attempt ended")
+	}
+	switch {
+	case fate.Action == Stop || fate.Action == Alarm:
+		return err
+	case errors.Is(settled, queue.ErrClosed):
+		return settled
+	}
+	return nil
+}
+
+func (a *attempt) carryOut(ctx context.Context, fate Fate, err error) error {
+	switch fate.Action {
+	case Finish:
+		if s := a.standing; s != nil && s.State == queue.Failed && s.Dead != nil {
+			return a.delivery.Reject(ctx, *s.Dead) // an earlier attempt got as far as its status
+		}
+		return a.delivery.Done(ctx)
+	case Retry:
+		told := a.tell(ctx, queue.Event{Type: queue.EventRetry, Reason: err.Error()})
+		return errors.Join(told, a.delivery.Retry(ctx, fate.After))
+	case Release:
+		return a.delivery.Release(ctx)
+	case Reject, Alarm:
+		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood}
+		status := a.setStatus(ctx, queue.Status{State: queue.Failed, Dead: &dead})
+		if errors.Is(status, queue.ErrLost) {
+			return status // somebody else has the last word
+		}
+		told := a.tell(ctx, queue.Event{Type: queue.EventFailed, Dead: &dead})
+		return errors.Join(status, told, a.delivery.Reject(ctx, dead))
+	}
+	return nil // Abandon and Stop settle nothing
+}
+
+func (a *attempt) setStatus(ctx context.Context, s queue.Status) error {
+	s.Job, s.Attempts, s.Updated = a.job, a.delivery.Attempt(), a.now().UTC()
+	if err := a.Queue.SetStatus(ctx, s); err != nil {
+		return fmt.Errorf("set status of job %s to %s: %w", a.job.ID, s.State, err)
+	}
+	return nil
+}
+
+// drained is errDrain once the worker is to end. Work asks at the places where it can stop.
+func (a *attempt) drained() error {
+	select {
+	case <-a.drain:
+		return errDrain
+	default:
+		return nil
+	}
+}
+
+// own asks the queue whether the delivery is still ours, before something that others will see.
+func (a *attempt) own(ctx context.Context) error {
+	if err := a.delivery.Extend(ctx); err != nil {
+		return fmt.Errorf("extend delivery of job %s: %w", a.job.ID, err)
+	}
+	return nil
+}
+
+func (a *attempt) now() time.Time {
+	if a.Clock == nil {
+		return time.Now()
+	}
+	return a.Clock()
+}
+
+// jitter is a number of the job's own.
+func (a *attempt) jitter() uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(a.job.ID)) // a hash takes everything
+	return h.Sum64()
+}
+
+// lap adds the time that f takes to a part of a receipt.
+func (a *attempt) lap(part *float64, f func() error) error {
+	start := a.now()
+	err := f()
+	*part += a.now().Sub(start).Seconds()
+	return err
+}
+
+// capacity is the most tokens that a sequence of an order may hold.
+func (a *attempt) capacity(order int) int {
+	limit := a.Engine.Info().MaxTokens
+	for _, c := range []int{order, a.config.Capacity} {
+		if c > 0 {
+			limit = min(limit, c)
+		}
+	}
+	return limit
+}
