@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// app is what every command shares: the streams and the global flags.
+type app struct {
+	streams
+	data    string // folder of queue and store
+	store   string // where snapshots are kept; "" is a folder of data
+	model   string // checkpoint folder, or nano
+	tenant  string
+	norm    string // mtp_hidden_norm
+	memory  string
+	workers int
+	verbose bool
+}
+
+// globals declares the flags of every command.
+func (a *app) globals(f *pflag.FlagSet) {
+	f.StringVar(&a.data, "data", os.Getenv("LECTOR_DATA"), "`folder` of the local queue and store (default: $LECTOR_DATA, else the user's data folder)")
+	f.StringVar(&a.store, "store", os.Getenv("LECTOR_STORE"), "`folder` that snapshots are kept in (default: store/ in the data folder)")
+	f.StringVar(&a.model, "model", envOr("LECTOR_MODEL", "nano"), "checkpoint `folder`, or nano, the built-in demonstration model")
+	f.StringVar(&a.tenant, "tenant", "default", "`name` that snapshots are kept under")
+	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "how the draft head reads the residual: grouped or flat")
+	f.StringVar(&a.memory, "memory", "", "most `bytes` of scratch for a chunk, such as 512M (default: no limit)")
+	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
+}
+
+func envOr(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// dataFolder is --data, or the usual place of the system.
+func (a *app) dataFolder() (string, error) {
+	if a.data != "" {
+		return filepath.Abs(a.data)
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "lector"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", badInput(fmt.Errorf("find a data folder: %w: give one with --data", err))
+	}
+	if runtime.GOOS == "darwin" {
+		return filepath.Join(home, "Library", "Application Support", "lector"), nil
+	}
+	return filepath.Join(home, ".local", "share", "lector"), nil
+}
+
+// storeFolder is --store, or a folder of the data folder.
+func (a *app) storeFolder() (string, error) {
+	store := strings.TrimPrefix(a.store, "dir:")
+	if scheme, _, ok := strings.Cut(store, "://"); ok {
+		return "", badInput(fmt.Errorf("store %q: this lector keeps snapshots in folders, not in %s", a.store, scheme))
+	}
+	if store != "" {
+		return filepath.Abs(store)
+	}
+	data, err := a.dataFolder()
+	return filepath.Join(data, "store"), err
+}
+
+// memoryBytes reads --memory.
+func (a *app) memoryBytes() (int, error) {
+	if a.memory == "" {
+		return 0, nil
+	}
+	number, unit := strings.TrimRight(strings.ToUpper(a.memory), "IB"), 1
+	for suffix, size := range map[string]int{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40} {
+		if rest, ok := strings.CutSuffix(number, suffix); ok {
+			number, unit = rest, size
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || n <= 0 || n*float64(unit) > 1<<50 {
+		return 0, badInput(fmt.Errorf("--memory %q is not a size such as 512M or 4G", a.memory))
+	}
+	return int(n * float64(unit)), nil
+}
+
+// terminal says that a person watches standard error.
+func (a *app) terminal() bool {
+	f, ok := a.err.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// note says something beside the result.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"lector/engine/cpu"
+	"lector/engine/oracle"
+	"lector/engine/qwen4exp"
+)
+
+func newCheck(a *app) *cobra.Command {
+	var file string
+	var chunk int
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check --model DIR --oracle FILE",
+		Short: "Compare the engine with what the reference computed",
+		Long: "check runs a fixture's prompt and compares logits, residuals, choices, every state, the draft head in both\n" +
+			"readings and the greedy continuation with what the reference recorded. It prints each figure and what was not\n" +
+			"compared. Exit code 1: a figure is past its tolerance.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if file == "" {
+				return badInput(errors.New("check needs --oracle FILE, the oracle.safetensors of a fixture"))
+			}
+			if chunk < 1 {
+				return badInput(fmt.Errorf("--chunk %d: at least 1 token", chunk))
+			}
+			return a.check(c, file, chunk, asJSON)
+		},
+	}
+	c.Flags().StringVar(&file, "oracle", "", "oracle.safetensors `file`, with oracle.json beside it")
+	c.Flags().IntVar(&chunk, "chunk", 512, "tokens a chunk")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON")
+	return c
+}
+
+func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error {
+	fixture, err := oracle.Load(file)
+	if err != nil {
+		return badInput(err)
+	}
+	source, err := a.openCheckpoint()
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	memory, err := a.memoryBytes()
+	if err != nil {
+		return err
+	}
+	report, err := fixture.Check(c.Context(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
+		be := cpu.New(cpu.Options{Workers: a.workers})
+		return qwen4exp.Open(source.checkpoint, be, qwen4exp.Options{HiddenNorm: norm, Memory: memory})
+	}, chunk)
+	if err != nil {
+		return badInput(fmt.Errorf("check %s: %w", file, err))
+	}
+	if asJSON {
+		err = json.NewEncoder(a.out).Encode(report)
+	} else {
+		err = report.Print(a.out)
+	}
+	if err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	if !report.OK() {
+		return fmt.Errorf("%s does not hold on model %s", file, source.checkpoint.Name())
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lector/cache"
+	"lector/engine"
+	"lector/queue"
+	"lector/worker"
+)
+
+// ingestFlags are what an ingest says beside the document.
+type ingestFlags struct {
+	ids      bool
+	capacity int
+	ttl      time.Duration
+	asJSON   bool
+}
+
+func newIngest(a *app) *cobra.Command {
+	var f ingestFlags
+	c := &cobra.Command{
+		Use:   "ingest FILE|-",
+		Short: "Read a document, keep its state, print the handle",
+		Long: "ingest reads a document chunk by chunk, stores the model's state and prints a handle to resume from. What an\n" +
+			"earlier document with the same beginning has stored is not computed again. Interrupted or killed, the same\n" +
+			"command goes on where it was.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.ingest(c.Context(), args[0], f) },
+	}
+	c.Flags().BoolVar(&f.ids, "tokens", false, "the document is a list of token ids, not text")
+	c.Flags().IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
+	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the handle is valid, such as 720h (default: for good)")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
+	return c
+}
+
+func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
+	if f.ttl < 0 {
+		return badInput(fmt.Errorf("--ttl %v: a handle cannot expire before it is made", f.ttl))
+	}
+	text, name, err := a.readInput(path)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return badInput(fmt.Errorf("document %s is empty: there is nothing to read", name))
+	}
+	s, err := a.openSession(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { s.linger(ctx); s.closeNoted() }()
+	tokens, err := documentTokens(s.model, text, name, f.ids)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.ingest(ctx, tokens, name, f)
+	if err != nil {
+		return fmt.Errorf("ingest %s: %w", name, err)
+	}
+	if f.asJSON {
+		return json.NewEncoder(a.out).Encode(receipt)
+	}
+	a.note("%s: %d tokens, %d restored, %d computed in %.1f s; state %s, %s written",
+		name, receipt.Tokens.Total, receipt.Tokens.Restored, receipt.Tokens.Computed, receipt.Seconds.Total,
+		size(receipt.StateBytes), size(receipt.WrittenBytes))
+	_, err = fmt.Fprintln(a.out, receipt.Handle)
+	return err
+}
+
+// closeNoted closes the session; what goes wrong then cannot change the result, so it is only said.
+func (s *session) closeNoted() {
+	if err := s.Close(); err != nil {
+		s.app.note("lector: close: %s", oneLine(err))
+	}
+}
+
+// ingest has a document read and returns the receipt. A finished job of the same order is adopted while its
+// handle still holds; otherwise the document is read again.
+func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string, f ingestFlags) (worker.Receipt, error) {
+	if err := s.admit(tokens, f.capacity); err != nil {
+		return worker.Receipt{}, err
+	}
+	document, err := worker.StoreDocument(ctx, s.space, tokens)
+	if err != nil {
+		return worker.Receipt{}, err
+	}
+	again, now := "", time.Now().UTC()
+	for {
+		job := worker.NewIngest(s.identity, document, worker.IngestOptions{
+			Tokens: len(tokens), Name: name, Capacity: f.capacity, TTL: f.ttl, Submitted: now, Again: again,
+		})
+		status, err := s.runIngest(ctx, job)
+		if err != nil {
+			return worker.Receipt{}, err
+		}
+		receipt, err := result[worker.Receipt](status)
+		if err != nil || status.Job.Submitted.Equal(now) {
+			return receipt, err
+		}
+		gone, err := s.handleGone(ctx, receipt)
+		if err != nil || !gone {
+			return receipt, err
+		}
+		again = receipt.HandleDigest
+	}
+}
+
+func (s *session) runIngest(ctx context.Context, job queue.Job) (queue.Status, error) {
+	p := newProgress(s.app)
+	status, err := s.run(ctx, job, p.heard)
+	p.end()
+	if err != nil && ctx.Err() != nil {
+		s.app.note("stopped after the last whole chunk; the same command goes on from there")
+	}
+	return status, err
+}
+
+// handleGone says that a receipt's handle has expired or is no longer stored.
+func (s *session) handleGone(ctx context.Context, r worker.Receipt) (bool, error) {
+	d, err := cache.ParseDigest(r.HandleDigest)
+	if err != nil {
+		return false, fmt.Errorf("read receipt: %w", err)
+	}
+	h, err := s.space.Handle(ctx, d)
+	if err == nil {
+		err = h.Valid(time.Now())
+	}
+	if errors.Is(err, cache.ErrExpired) || errors.Is(err, cache.ErrNotFound) {
+		s.app.note("the earlier handle of this document no longer holds; reading it again")
+		return true, nil
+	}
+	return false, err
+}
+
+// admit refuses what the engine would, before anything is stored.
+func (s *session) admit(tokens []engine.Token, capacity int) error {
+	info := s.model.engine.Info()
+	if capacity < 0 || capacity > info.MaxTokens {
+		return badInput(fmt.Errorf("--capacity %d: model %s takes 1 to %d tokens", capacity, info.Name, info.MaxTokens))
+	}
+	if capacity == 0 {
+		capacity = info.MaxTokens
+	}
+	if len(tokens) > capacity {
+		return badInput(fmt.Errorf("%d tokens are more than the capacity of %d", len(tokens), capacity))
+	}
+	for i, t := range tokens {
+		if t < 0 || int(t) >= info.Vocabulary {
+			return badInput(fmt.Errorf("token id %d at position %d: model %s has ids 0 to %d", t, i, info.Name, info.Vocabulary-1))
+		}
+	}
+	return nil
+}
+
+// size prints bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1e9:
+		return strconv.FormatFloat(float64(n)/1e9, 'f', 2, 64) + " GB"
+	case n >= 1e6:
+		return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " MB"
+	case n >= 1e3:
+		return strconv.FormatFloat(float64(n)/1e3, 'f', 1, 64) + " KB"
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}

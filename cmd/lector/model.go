@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"lector/engine"
+	"lector/engine/cpu"
+	"lector/engine/nano"
+	"lector/engine/qwen4exp"
+	"lector/engine/token"
+	"lector/engine/weights"
+)
+
+// source is an open checkpoint with the tokenizer beside it.
+type source struct {
+	checkpoint *weights.Checkpoint
+	tokenizer  *token.Tokenizer // nil where the folder holds none
+}
+
+// Close ends the mapping of the weights.
+func (s *source) Close() error { return s.checkpoint.Close() }
+
+// openCheckpoint opens --model. Whatever is wrong with it is the input's fault.
+func (a *app) openCheckpoint() (*source, error) {
+	if a.model == nano.Name {
+		c, err := nano.Open()
+		if err != nil {
+			return nil, err
+		}
+		t, err := token.Parse(nano.Name, nano.Tokenizer())
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return &source{checkpoint: c, tokenizer: t}, nil
+	}
+	c, err := weights.Open(a.model)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	t, err := token.Load(filepath.Join(a.model, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &source{checkpoint: c}, nil
+	}
+	if err != nil {
+		return nil, badInput(errors.Join(err, c.Close()))
+	}
+	return &source{checkpoint: c, tokenizer: t}, nil
+}
+
+// model is a loaded model: engine and text.
+type model struct {
+	*source
+	engine *qwen4exp.Engine
+	text   engine.Tokenizer
+}
+
+// Close releases the engine, then the weights.
+func (m *model) Close() error { return errors.Join(m.engine.Close(), m.source.Close()) }
+
+// openModel loads --model on the CPU engine.
+func (a *app) openModel() (*model, error) {
+	memory, err := a.memoryBytes()
+	if err != nil {
+		return nil, err
+	}
+	if a.workers < 0 {
+		return nil, badInput(fmt.Errorf("--threads %d: at least 1, or 0 for all cores", a.workers))
+	}
+	s, err := a.openCheckpoint()
+	if err != nil {
+		return nil, err
+	}
+	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), Memory: memory, Tokenizer: "none"}
+	var text engine.Tokenizer = noTokenizer{name: s.checkpoint.Name()}
+	if s.tokenizer != nil {
+		text = s.tokenizer
+		opt.Tokenizer, opt.Tokens = s.tokenizer.Digest(), s.tokenizer.Vocabulary()
+	}
+	e, err := qwen4exp.Open(s.checkpoint, cpu.New(cpu.Options{Workers: a.workers}), opt)
+	if err != nil {
+		return nil, badInput(errors.Join(err, s.Close()))
+	}
+	return &model{source: s, engine: e, text: text}, nil
+}
+
+// noTokenizer stands for a checkpoint without tokenizer.json: it reads and writes token ids only.
+type noTokenizer struct{ name string }
+
+func (n noTokenizer) refuse() error {
+	return badInput(fmt.Errorf("model %s has no tokenizer.json: give token ids with --tokens", n.name))
+}
+
+func (n noTokenizer) Encode(string) ([]engine.Token, error)               { return nil, n.refuse() }
+func (n noTokenizer) Chat([]engine.Message, bool) ([]engine.Token, error) { return nil, n.refuse() }
+func (n noTokenizer) Decoder() engine.Decoder                             { return noText{} }
+func (n noTokenizer) Digest() string                                      { return "none" }
+
+// noText decodes every token to nothing.
+type noText struct{}
+
+func (noText) Add(engine.Token) string { return "" }
+func (noText) Flush() string           { return "" }

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"lector/cache"
+	"lector/cache/dir"
+	"lector/queue"
+	"lector/queue/jetstream"
+	"lector/worker"
+)
+
+// session is everything a job needs, in one process: a loaded model, a store, a queue, and a worker.
+type session struct {
+	app      *app
+	model    *model
+	identity cache.Identity
+	store    *dir.Store
+	space    *cache.Space
+	queue    queue.Queue
+	server   *jetstream.Server // nil where another process owns the data folder
+	log      *zap.Logger
+}
+
+// openSpace opens the store without a model or a queue.
+func (a *app) openSpace() (*dir.Store, *cache.Space, error) {
+	folder, err := a.storeFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := dir.Open(folder)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open store: %w", err)
+	}
+	return store, &cache.Space{Store: store, Tenant: a.tenant}, nil
+}
+
+// openSession loads the model and opens queue and store. The first process on a data folder owns its queue
+// and serves it to the others.
+func (a *app) openSession(ctx context.Context) (*session, error) {
+	m, err := a.openModel()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{app: a, model: m, log: a.logger()}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *session) open(ctx context.Context) error {
+	id, err := s.model.engine.Identity()
+	if err != nil {
+		return err
+	}
+	fields := make([]cache.Field, len(id.Fields))
+	for i, f := range id.Fields {
+		fields[i] = cache.Field{Name: f.Name, Value: f.Value}
+	}
+	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, nil)
+	if s.store, s.space, err = s.app.openSpace(); err != nil {
+		return err
+	}
+	data, err := s.app.dataFolder()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return fmt.Errorf("create data folder: %w", err)
+	}
+	s.queue, s.server, err = jetstream.Share(ctx, jetstream.Config{
+		Dir: filepath.Join(data, "queue"), Model: s.identity.Model.String(), Log: s.queueLog,
+	})
+	if err != nil {
+		return fmt.Errorf("open queue: %w", err)
+	}
+	return nil
+}
+
+// queueLog says what the queue's server says, when asked to.
+func (s *session) queueLog(level jetstream.Level, text string) {
+	switch level {
+	case jetstream.LevelDebug:
+	case jetstream.LevelInfo:
+		s.log.Debug(text)
+	case jetstream.LevelWarn:
+		s.log.Info(text)
+	default:
+		s.log.Warn(text)
+	}
+}
+
+// logger writes to standard error: alarms, or everything with -v. What becomes of a command's own job is its
+// error or its result, so the worker's warnings would say it twice.
+func (a *app) logger() *zap.Logger {
+	level := zapcore.ErrorLevel
+	if a.verbose {
+		level = zapcore.DebugLevel
+	}
+	enc := zap.NewDevelopmentEncoderConfig()
+	enc.EncodeCaller = nil
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.AddSync(a.err), level))
+}
+
+// lingerPoll is how often an owner looks whether others still use its queue.
+const lingerPoll = 200 * time.Millisecond
+
+// Close waits for other processes that use this one's queue, then closes everything.
+func (s *session) Close() error {
+	var errs []error
+	if s.queue != nil {
+		errs = append(errs, s.queue.Close())
+	}
+	if s.server != nil {
+		errs = append(errs, s.server.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(append(errs, s.model.Close())...)
+}
+
+// linger keeps serving the queue while other commands use it; an interrupt ends that.
+func (s *session) linger(ctx context.Context) {
+	if s.server == nil || s.server.Clients() == 0 {
+		return
+	}
+	s.app.note("another lector still uses this data folder; serving its queue until it is done (Ctrl-C ends that)")
+	for s.server.Clients() > 0 && ctx.Err() == nil {
+		time.Sleep(lingerPoll)
+	}
+}
+
+// worker works on this session's queue. announce hears of every delivery.
+func (s *session) worker(announce func(queue.Job)) *worker.Worker {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	w := &worker.Worker{
+		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
+		Tokenizer: s.model.text, Log: s.log, Host: host,
+	}
+	if s.model.tokenizer != nil {
+		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()
+	}
+	return w
+}
+
+// announcing tells which jobs a worker takes.
+type announcing struct {
+	queue.Queue
+	heard func(queue.Job)
+}
+
+func (q announcing) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, error) {
+	d, err := q.Queue.Next(ctx, kinds...)
+	if err == nil {
+		q.heard(d.Job())
+	}
+	return d, err
+}
+
+// jobFailed is a job that became a dead letter.
+type jobFailed struct {
+	id   string
+	dead queue.Dead
+}
+
+func (e jobFailed) Error() string { return e.dead.Reason }
+
+// inputClasses are the reasons of a dead letter that the input is at fault for.
+func inputClasses() []string {
+	return []string{"bad-input", "incompatible", "corrupt", "expired", "not-found", "numeric", "state", "probe"}
+}
+
+// run submits a job, works until it is final and calls heard with each of its events.
+func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event)) (queue.Status, error) {
+	status, err := s.queue.Submit(ctx, job)
+	if err != nil {
+		return status, fmt.Errorf("submit job: %w", err)
+	}
+	if status.State != queue.Done {
+		if err := s.work(ctx, job, heard); err != nil {
+			return status, err
+		}
+		if status, err = s.queue.Status(ctx, job.ID); err != nil {
+			return status, fmt.Errorf("read status of job %s: %w", job.ID, err)
+		}
+	}
+	if status.State == queue.Failed && status.Dead != nil {
+		err := error(jobFailed{id: job.ID, dead: *status.Dead})
+		if slices.Contains(inputClasses(), status.Dead.Class) {
+			err = badInput(err)
+		}
+		return status, err
+	}
+	if status.State != queue.Done {
+		return status, fmt.Errorf("job %s ended as %s", job.ID, status.State)
+	}
+	return status, nil
+}
+
+// work runs a worker beside the job's events until the job is final. An interrupt drains the worker: the chunk
+// at hand is finished and stored.
+func (s *session) work(ctx context.Context, job queue.Job, heard func(queue.Event)) error {
+	began := time.Now()
+	drain, stop := context.WithCancel(ctx)
+	defer stop()
+	worked := make(chan error, 1)
+	w := s.worker(func(j queue.Job) {
+		if j.ID != job.ID && j.Ingest != nil {
+			s.app.note("first finishing an earlier ingest: %s (%d tokens)", j.Ingest.Name, j.Ingest.Tokens)
+		}
+	})
+	watch, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go func() {
+		err := w.Run(drain, job.Kind)
+		if err != nil {
+			unwatch() // without a worker nothing more will happen
+		}
+		worked <- err
+	}()
+	followErr := s.queue.Follow(watch, job.ID, func(e queue.Event) bool {
+		final := e.Type == queue.EventDone || e.Type == queue.EventFailed
+		if final || !e.At.Before(began) { // what an earlier run went through is not this one's progress
+			heard(e)
+		}
+		return !final
+	})
+	stop()
+	if err := <-worked; err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if followErr != nil {
+		return fmt.Errorf("follow job %s: %w", job.ID, followErr)
+	}
+	return nil
+}
+
+// result decodes the result of a finished job.
+func result[T any](status queue.Status) (T, error) {
+	var r T
+	if err := json.Unmarshal(status.Result, &r); err != nil {
+		return r, fmt.Errorf("decode result of job %s: %w", status.Job.ID, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lector/cache"
+)
+
+func newSnapshot(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "snapshot", Short: "List, show and verify stored states", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(newSnapshotLs(a), newSnapshotShow(a), newSnapshotVerify(a))
+	return c
+}
+
+func newSnapshotLs(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List the handles in the store",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.snapshotLs(c.Context(), asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a handle")
+	return c
+}
+
+// listed is a handle as ls prints it.
+type listed struct {
+	Handle  string     `json:"handle"`
+	Tokens  int        `json:"tokens"`
+	Model   string     `json:"model"`
+	Stored  time.Time  `json:"stored"`
+	Expires *time.Time `json:"expires,omitempty"`
+	Expired bool       `json:"expired"`
+}
+
+func (a *app) snapshotLs(ctx context.Context, asJSON bool) error {
+	store, space, err := a.openSpace()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	enc := json.NewEncoder(a.out)
+	n := 0
+	for h, err := range space.Handles(ctx) {
+		if err != nil {
+			return fmt.Errorf("list snapshots: %w", err)
+		}
+		l := listed{Handle: h.Name(), Tokens: h.Handle.Tokens, Model: h.Handle.Model.String(), Stored: h.Stored.UTC(), Expired: h.Handle.Valid(time.Now()) != nil}
+		if !h.Handle.Expires.IsZero() {
+			l.Expires = &h.Handle.Expires
+		}
+		n++
+		if asJSON {
+			if err := enc.Encode(l); err != nil {
+				return fmt.Errorf("list snapshots: %w", err)
+			}
+			continue
+		}
+		if n == 1 {
+			fmt.Fprintln(t, "HANDLE\tTOKENS\tMODEL\tSTORED\tEXPIRES")
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.12s\t%s\t%s\n", l.Handle, l.Tokens, l.Model, l.Stored.Format(time.DateTime), expiry(l))
+	}
+	if n == 0 && !asJSON {
+		a.note("no snapshots: lector ingest makes one")
+	}
+	return t.Flush()
+}
+
+func expiry(l listed) string {
+	switch {
+	case l.Expires == nil:
+		return "never"
+	case l.Expired:
+		return l.Expires.UTC().Format(time.DateTime) + " (expired)"
+	}
+	return l.Expires.UTC().Format(time.DateTime)
+}
+
+func newSnapshotShow(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "show HANDLE",
+		Short: "Show what a handle's snapshot holds",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return a.snapshotShow(c.Context(), args[0], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the manifest as JSON")
+	return c
+}
+
+// stored is a snapshot as a handle's name leads to it.
+type stored struct {
+	cache.StoredHandle
+	manifest cache.Manifest
+}
+
+func (a *app) find(ctx context.Context, space *cache.Space, name string) (s stored, err error) {
+	if s.Digest, s.Handle, err = space.FindHandle(ctx, name); err != nil {
+		return s, badInput(err)
+	}
+	s.manifest, err = space.Manifest(ctx, s.Handle.Manifest)
+	return s, err
+}
+
+func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error {
+	store, space, err := a.openSpace()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	found, err := a.find(ctx, space, name)
+	if err != nil {
+		return fmt.Errorf("show snapshot: %w", err)
+	}
+	handle, m := found.Handle, found.manifest
+	if asJSON {
+		return json.NewEncoder(a.out).Encode(m)
+	}
+	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "handle\t%s\n", found.Name())
+	expires := "never"
+	if !handle.Expires.IsZero() {
+		expires = handle.Expires.UTC().Format(time.DateTime)
+	}
+	fmt.Fprintf(t, "tokens\t%d in %d chunks\nexpires\t%s\nmanifest\t%s\n", m.Tokens, len(m.Chunks), expires, handle.Manifest)
+	fmt.Fprintf(t, "state\t%s\n", size(m.Bytes))
+	fmt.Fprintf(t, "model\t%s\nproducer\t%s\nclass\t%s, grid %d\n", m.Identity.Model, m.Identity.Producer, m.Identity.Class, m.Identity.Grid)
+	for _, f := range m.Identity.Fields {
+		fmt.Fprintf(t, "  %s\t%s\n", f.Name, f.Value)
+	}
+	fmt.Fprintf(t, "next token\t%d, then the draft %d\n", m.Probe.Next, m.Probe.Draft)
+	fmt.Fprintln(t, "regions\t")
+	for _, r := range m.Layout {
+		fmt.Fprintf(t, "  %s\t%s\n", r.Name, r)
+	}
+	return t.Flush()
+}
+
+func newSnapshotVerify(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "verify HANDLE",
+		Short: "Read again and check every byte that a handle reaches",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return a.snapshotVerify(c.Context(), args[0], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	return c
+}
+
+func (a *app) snapshotVerify(ctx context.Context, name string, asJSON bool) error {
+	store, space, err := a.openSpace()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	found, err := a.find(ctx, space, name)
+	if err != nil {
+		return fmt.Errorf("verify snapshot: %w", err)
+	}
+	report, err := space.Verify(ctx, found.manifest)
+	if err != nil {
+		return fmt.Errorf("verify snapshot %s: %w", name, err)
+	}
+	if asJSON {
+		return json.NewEncoder(a.out).Encode(report)
+	}
+	_, err = fmt.Fprintf(a.out, "ok: %d tokens, %s in %d blobs, %d nodes\n", report.Tokens, size(report.Bytes), report.Blobs, report.Nodes)
+	return err
+}
