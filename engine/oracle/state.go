@@ -59,6 +59,9 @@ func transpose(x []float32, shape, want []int) ([]float32, error) {
 // continuation compares the greedy text, the head's draft after each token, and the chained drafts.
 func (c *comparison) continuation(ctx context.Context, s *qwen4exp.Sequence, step engine.Step) error {
 	want := c.x.report
+	if !c.head {
+		want.Chain, want.Drafts = nil, nil
+	}
 	if len(want.Chain) > 0 {
 		got, err := s.Draft(ctx, step.Next, min(len(want.Chain), engine.MaxDrafts))
 		if err != nil {
