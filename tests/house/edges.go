@@ -1,0 +1,119 @@
+package house
+
+// Free lists the packages that may import anything of ours: cmd chooses the implementations, and tests
+// join what no package may join.
+func Free() []string { return []string{"cmd/...", "tests/..."} }
+
+// Edges is the table of forbidden imports.
+func Edges() []Edge {
+	var all []Edge
+	for _, rows := range [][]Edge{parentEdges(), engineEdges(), familyEdges(), outsideEdges()} {
+		all = append(all, rows...)
+	}
+	return all
+}
+
+// parentEdges keeps the contracts and the story apart from everything that implements them.
+func parentEdges() []Edge {
+	return []Edge{
+		{From: []string{"queue", "cache", "engine"}, To: []string{Ours},
+			Why: "a contract knows neither the other contracts nor its implementations"},
+		{From: []string{"worker"}, To: []string{Ours}, Allow: []string{"queue", "cache", "engine"},
+			Why: "the story is told against contracts alone, so that it builds and is tested on any machine"},
+		{From: []string{"queue", "cache", "engine", "engine/ops"}, To: []string{Foreign}, Direct: true,
+			Allow: []string{"golang.org/x/sync/..."},
+			Why:   "a contract forces no library on whoever implements it"},
+		{From: []string{"worker"}, To: []string{Foreign}, Direct: true,
+			Allow: []string{"golang.org/x/sync/...", "go.uber.org/zap/..."},
+			Why:   "the worker gets its collaborators as interfaces and needs no library for them"},
+	}
+}
+
+// engineEdges orders the packages below engine.
+func engineEdges() []Edge {
+	return []Edge{
+		{From: []string{"engine/ops/..."}, To: []string{Ours}, Allow: []string{"engine/ops/..."},
+			Why: "operations are the floor that the network and its backends stand on"},
+		{From: []string{"engine/weights/..."}, To: []string{Ours}, Allow: []string{"engine/weights/..."},
+			Why: "a checkpoint is files and numbers: it knows no operation and no engine"},
+		{From: []string{"engine/token/..."}, To: []string{Ours}, Allow: []string{"engine", "engine/token/..."},
+			Why: "a tokenizer is text and ids: it needs the contract's types and nothing else"},
+		{From: []string{"engine/qwen4exp/..."}, To: []string{Ours},
+			Allow: []string{"engine", "engine/ops", "engine/weights", "engine/qwen4exp/..."},
+			Why:   "the network is written once, against ops: a backend or a tokenizer in it would make two"},
+		{From: []string{"engine/cpu/..."}, To: []string{Ours},
+			Allow: []string{"engine/ops", "engine/weights", "engine/cpu/..."},
+			Why:   "a backend computes operations and knows no network"},
+		{From: []string{"engine/gpu/..."}, To: []string{Ours},
+			Allow: []string{"engine/ops", "engine/weights", "engine/gpu/...", "metal", "shaders"},
+			Why:   "a backend computes operations and knows no network; which device it is, cmd decides"},
+		{From: []string{"engine/nano/..."}, To: []string{Ours},
+			Allow: []string{"engine", "engine/weights", "engine/token", "engine/nano/..."},
+			Why:   "nano is a checkpoint that comes along, not an engine"},
+		{From: []string{"engine/enginetest/..."}, To: []string{Ours}, Allow: []string{"engine", "engine/enginetest/..."},
+			Why: "the suite holds any engine to the contract, so it can know none of them"},
+		{From: []string{"engine/oracle/..."}, To: []string{Ours},
+			Allow: []string{"engine", "engine/ops", "engine/weights", "engine/qwen4exp", "engine/oracle/..."},
+			Why:   "the comparison reads the network's debug views; which backend computes them, cmd decides"},
+		{From: []string{"engine", "engine/..."}, Except: []string{"*test"},
+			To:  []string{"net", "net/...", "os/exec"},
+			Why: "an engine turns tokens into state: bytes reach it through the worker, never by network"},
+	}
+}
+
+// familyEdges holds every child to its own parent.
+func familyEdges() []Edge {
+	return []Edge{
+		{From: []string{"queue/jetstream/..."}, To: []string{Ours}, Allow: []string{"queue", "queue/jetstream/..."},
+			Why: "a queue moves bytes: it knows its contract, no store, no engine and no other queue"},
+		{From: []string{"queue/queuetest/..."}, To: []string{Ours}, Allow: []string{"queue", "queue/queuetest/..."},
+			Why: "the suite holds any queue to the contract, so it can know none of them"},
+		{From: []string{"cache/dir/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/dir/..."},
+			Why: "a store moves bytes: it knows its contract, no queue, no engine and no other store"},
+		{From: []string{"cache/s3/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/s3/..."},
+			Why: "a store moves bytes: it knows its contract, no queue, no engine and no other store"},
+		{From: []string{"cache/cachetest/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/cachetest/..."},
+			Why: "the suite holds any store to the contract, so it can know none of them"},
+		{From: []string{"metal", "shaders/..."}, To: []string{Ours}, Allow: []string{"shaders/..."},
+			Why: "the device's interfaces and the kernels know no model and not one another"},
+		{From: []string{"metal/apple/..."}, To: []string{Ours}, Allow: []string{"metal", "metal/apple/..."},
+			Why: "a device implements the interfaces and knows no other device"},
+		{From: []string{"metal/soft/..."}, To: []string{Ours}, Allow: []string{"metal", "metal/soft/..."},
+			Why: "a device implements the interfaces and knows no other device"},
+		{From: []string{"metal/ptx/..."}, To: []string{Ours}, Allow: []string{"metal", "metal/ptx/..."},
+			Why: "a device implements the interfaces and knows no other device"},
+		{From: []string{Ours}, Except: []string{"tests/...", "*test"}, To: []string{"tests/...", "*test"},
+			Why: "what ships carries no test code"},
+	}
+}
+
+// outsideEdges says which package alone speaks to the outside, and by which library.
+func outsideEdges() []Edge {
+	tests := []string{"tests/...", "*test"}
+	return []Edge{
+		{From: []string{Ours}, Except: append([]string{"queue/jetstream/..."}, tests...), Direct: true,
+			To:  []string{"github.com/nats-io/..."},
+			Why: "queue/jetstream is the only package that knows NATS"},
+		{From: []string{Ours}, Except: append([]string{"queue/jetstream/...", "cmd/..."}, tests...),
+			To:  []string{"github.com/nats-io/..."},
+			Why: "queue/jetstream is the only package that knows NATS, and cmd the only one that chooses it"},
+		{From: []string{Ours}, Except: append([]string{"cache/s3/..."}, tests...), Direct: true,
+			To:  []string{"github.com/aws/..."},
+			Why: "cache/s3 is the only package that knows an object storage service"},
+		{From: []string{Ours}, Except: append([]string{"cache/s3/...", "cmd/..."}, tests...),
+			To:  []string{"github.com/aws/..."},
+			Why: "cache/s3 is the only package that knows an object storage service, and cmd the only one that chooses it"},
+		{From: []string{Ours}, Except: append([]string{"cmd/..."}, tests...), Direct: true,
+			To:  []string{"github.com/spf13/...", "golang.org/x/term", "flag", "log", "log/slog"},
+			Why: "flags, terminals and the process's log are cmd's; a package reports by its results, errors and events"},
+		{From: []string{Ours}, Except: append([]string{"cmd/...", "worker"}, tests...), Direct: true,
+			To:  []string{"go.uber.org/zap/..."},
+			Why: "only the worker tells the story as it goes, to a logger that cmd gives it"},
+		{From: []string{Ours}, Except: append([]string{"metal/..."}, tests...), Direct: true,
+			To:  []string{"github.com/ebitengine/purego/..."},
+			Why: "only metal's devices call foreign code"},
+		{From: []string{Ours}, Except: tests, Direct: true,
+			To:  []string{"testing", "testing/...", "pgregory.net/rapid/...", "go.uber.org/goleak/...", "github.com/google/go-cmp/...", "github.com/rogpeppe/go-internal/..."},
+			Why: "what ships carries no test code"},
+	}
+}
