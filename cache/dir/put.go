@@ -120,7 +120,11 @@ func copyExactly(ctx context.Context, w io.Writer, body io.Reader, size int64) e
 func (s *Store) publish(temp, file string, name func(from, to string) error) error {
 	var err error
 	for range publishTries {
-		if err = s.root.MkdirAll(path.Dir(file), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = s.root.MkdirAll(path.Dir(file), 0o700)
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+			continue // removed between two looks at it
+		}
+		if err != nil {
 			return err
 		}
 		if err = name(temp, file); !errors.Is(err, fs.ErrNotExist) {

@@ -14,12 +14,11 @@ import (
 
 // progress shows how far a document is read: a bar on a terminal, plain lines otherwise.
 type progress struct {
-	app     *app
-	start   time.Time
-	bars    *mpb.Progress
-	bar     *mpb.Bar
-	from    int // tokens restored
-	started bool
+	app   *app
+	start time.Time
+	bars  *mpb.Progress
+	bar   *mpb.Bar
+	from  int // tokens restored
 }
 
 func newProgress(a *app) *progress { return &progress{app: a, start: time.Now()} }

@@ -48,10 +48,6 @@ func open(t testing.TB, model string, be ops.Backend, opt qwen4exp.Options) *qwe
 	return e
 }
 
-func openCPU(t testing.TB, model string) *qwen4exp.Engine {
-	return open(t, model, cpu.New(cpu.Options{}), qwen4exp.Options{Tokenizer: "none"})
-}
-
 func TestLaws(t *testing.T) {
 	for _, model := range []string{"tiny", "odd", "tiny-mlx-folded", "tiny-mlx-plain"} {
 		t.Run(model, func(t *testing.T) {
