@@ -57,60 +57,69 @@ func (a *attention) heads(s *scratch, r, kv, first, n int) {
 	for i := range n {
 		qs[i] = a.qg.at(r)[(first+i)*2*hd:][:hd]
 	}
-	a.score(scores, qs[:n], kv, tokens)
+	s.vector.score(scores, qs[:n], a.k[kv*hd:], tokens, a.Hkv*hd)
+	for i := range scores {
+		scores[i] *= a.scale
+	}
 	for i := range n {
 		head := scores[i*len(tokens):][:len(tokens)]
-		sum := softmax(head)
+		sum := s.vector.softmax(head)
 		out := a.o.at(r)[(first+i)*hd:][:hd]
-		a.sumValues(out, head, kv, tokens)
+		s.vector.sumValues(out, head, a.v[kv*hd:], tokens, a.Hkv*hd)
 		gate := a.qg.at(r)[(2*(first+i)+1)*hd:][:hd]
 		inverse := float32(1 / sum)
+		gates := floats(&s.more, hd)
+		copy(gates, gate)
+		s.vector.sigmoid(gates, 1, 1)
 		for c, v := range out {
-			out[c] = float32(v*inverse) * sigmoid(gate[c])
+			out[c] = float32(v*inverse) * gates[c]
 		}
 	}
 }
 
-// score: scores[i, t] = q_i . k_t / sqrt(Hd) two heads and four tokens at a time.
-func (a *attention) score(scores []float32, qs [][]float32, kv int, tokens []int32) {
+// score: scores[i, t] = q_i . k_t, where k_t begins at keys[tokens[t]*stride].
+func (v vector) score(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) {
+	done := v.scoreBlocks16(scores, qs, keys, tokens, stride)
+	n := len(tokens)
 	var c [8]float32
 	var ks [4][]float32
-	stride, n := a.Hkv*a.Hd, len(tokens)
-	for t := 0; t < n; t += 4 {
+	dim := len(qs[0])
+	for t := done; t < n; t += 4 {
 		have := min(4, n-t)
 		for j := range ks {
-			ks[j] = a.k[int(tokens[t+min(j, have-1)])*stride+kv*a.Hd:][:a.Hd]
+			ks[j] = keys[int(tokens[t+min(j, have-1)])*stride:][:dim]
 		}
 		for i := 0; i < len(qs); i += 2 {
-			second := min(i+1, len(qs)-1) // a head without a partner is its own
+			second := min(i+1, len(qs)-1) // a query without a partner is its own
 			dots2x4(&c, qs[i], qs[second], &ks)
-			for j := range have {
-				scores[i*n+t+j] = float32(c[j] * a.scale)
-				scores[second*n+t+j] = float32(c[4+j] * a.scale)
-			}
+			copy(scores[i*n+t:i*n+t+have], c[:4])
+			copy(scores[second*n+t:second*n+t+have], c[4:])
 		}
 	}
 }
 
 // softmax turns x into e^(x - max) and returns their float64 sum, ascending.
-func softmax(x []float32) (sum float64) {
+func (v vector) softmax(x []float32) (sum float64) {
 	top := x[0]
-	for _, v := range x {
-		top = max(top, v)
+	for _, s := range x {
+		top = max(top, s)
 	}
-	for i, v := range x {
-		e := exp32(v - top)
-		x[i] = e
+	v.expBelow(x, top)
+	for _, e := range x {
 		sum += float64(e)
 	}
 	return sum
 }
 
-// sumValues: out = sum over tokens, ascending, of weight * v_t. Four tokens at a time, added one after another.
-func (a *attention) sumValues(out, weights []float32, kv int, tokens []int32) {
-	stride, t := a.Hkv*a.Hd, 0
-	value := func(t int) []float32 { return a.v[int(tokens[t])*stride+kv*a.Hd:][:len(out)] }
+// sumValues: out = sum over tokens, ascending, of weight * the row of values at tokens[t]*stride.
+func (v vector) sumValues(out, weights, values []float32, tokens []int32, stride int) {
+	done := v.sumColumns(out, weights, values, tokens, stride)
+	if out, values = out[done:], values[done:]; len(out) == 0 {
+		return
+	}
+	value := func(t int) []float32 { return values[int(tokens[t])*stride:][:len(out)] }
 	clear(out)
+	t := 0
 	for ; t+4 <= len(tokens); t += 4 {
 		w0, w1, w2, w3 := weights[t], weights[t+1], weights[t+2], weights[t+3]
 		v0, v1, v2, v3 := value(t), value(t+1), value(t+2), value(t+3)
@@ -123,6 +132,6 @@ func (a *attention) sumValues(out, weights []float32, kv int, tokens []int32) {
 		}
 	}
 	for ; t < len(tokens); t++ {
-		addScaled(out, value(t), weights[t])
+		v.addScaled(out, value(t), weights[t])
 	}
 }

@@ -26,6 +26,7 @@ type Backend struct {
 	workers int
 	limit   int64        // bytes, 0 for none
 	lent    atomic.Int64 // bytes lent by Alloc
+	vector  vector       // the kernels that this processor runs
 	scratch sync.Pool    // of *scratch
 	ropes   ropeTables
 }
@@ -37,8 +38,8 @@ func New(o Options) *Backend {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{workers: o.Workers, limit: o.MemoryBytes}
-	b.scratch.New = func() any { return new(scratch) }
+	b := &Backend{workers: o.Workers, limit: o.MemoryBytes, vector: widest()}
+	b.scratch.New = func() any { return &scratch{vector: b.vector} }
 	return b
 }
 

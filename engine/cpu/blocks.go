@@ -59,7 +59,7 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 		for i := from; i < to; i++ {
 			r := scored + i
 			scores := floats(&s.values, (pos+r+1)/ratio)
-			scoreBlocks(scores, queries.at(r), h, &keys)
+			s.scoreBlocks(scores, queries.at(r), h, &keys)
 			index[r] = selectBest(chosen[i*budget:i*budget:(i+1)*budget], scores, budget, &s.histogram)
 		}
 	})
@@ -67,24 +67,24 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 }
 
 // scoreBlocks: scores[j] = sum over heads, ascending, of relu(query . key_j), times 1/sqrt(Dim).
-func scoreBlocks(scores, query []float32, h ops.Heads, keys *rows) {
+func (s *scratch) scoreBlocks(scores, query []float32, h ops.Heads, keys *rows) {
 	clear(scores)
-	var c [8]float32
-	var ks [4][]float32
-	for first := 0; first < h.N; first += 2 {
-		heads := min(2, h.N-first)
-		q0 := query[h.From+first*h.Stride:][:h.Dim]
-		q1 := query[h.From+(first+heads-1)*h.Stride:][:h.Dim]
-		for j := 0; j < len(scores); j += 4 {
-			n := min(4, len(scores)-j)
-			for i := range ks {
-				ks[i] = keys.at(j + min(i, n-1))
-			}
-			dots2x4(&c, q0, q1, &ks)
-			for i := range 4 * heads {
-				if l := i % 4; l < n {
-					scores[j+l] += max(c[i], 0)
-				}
+	n := len(scores)
+	s.tokens = s.tokens[:0]
+	for j := range n {
+		s.tokens = append(s.tokens, int32(j))
+	}
+	var queries [headsPerItem][]float32
+	for first := 0; first < h.N; first += headsPerItem {
+		heads := min(headsPerItem, h.N-first)
+		for i := range heads {
+			queries[i] = query[h.From+(first+i)*h.Stride:][:h.Dim]
+		}
+		products := floats(&s.more, heads*n)
+		s.vector.score(products, queries[:heads], keys.data, s.tokens, keys.stride)
+		for i := range heads {
+			for j, c := range products[i*n : (i+1)*n] {
+				scores[j] += max(c, 0)
 			}
 		}
 	}

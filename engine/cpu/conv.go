@@ -15,28 +15,29 @@ func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activat
 		}
 		return in[r*c : (r+1)*c]
 	}
+	side := transposed(w, taps)
 	b.parallel(x.Rows, grain(c*(taps+8)), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {
 			to := out[r*c : (r+1)*c]
 			clear(to)
 			for j := range taps {
-				addTap(to, row(r-(taps-1-j)*dilation), w[j:], taps)
+				b.vector.addProduct(to, side[j*c:(j+1)*c], row(r-(taps-1-j)*dilation))
 			}
 			if activate {
-				for i, v := range to {
-					to[i] = silu(v)
-				}
+				b.vector.silu(to, 1)
 			}
 		}
 	})
 }
 
-// addTap: y[c] += w[c*taps] * x[c].
-func addTap(y, x, w []float32, taps int) {
-	x = x[:len(y)]
-	for c, v := range x {
-		y[c] += float32(w[c*taps] * v)
+// transposed lays the weights [C, taps] out tap by tap, so that those of one tap stand side by side.
+func transposed(w []float32, taps int) []float32 {
+	c := len(w) / taps
+	out := make([]float32, len(w))
+	for i, v := range w {
+		out[i%taps*c+i/taps] = v
 	}
+	return out
 }
 
 // ShiftTail: tail = its own rows followed by those of x, the last Rows of them.

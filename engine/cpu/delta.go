@@ -34,8 +34,8 @@ func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) 
 }
 
 // deltaColumns is how many columns of a state one item of work carries through all rows: columns never meet, and
-// that many of a real head (128 x 32 floats) stay in the first-level cache.
-const deltaColumns = 32
+// that many of a real head (128 x 64 floats) stay in the first-level cache.
+const deltaColumns = 64
 
 // DeltaScan, row after row: S = g S;  S += k (beta (v - Sᵀk))ᵀ;  o = Sᵀ q.
 func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
@@ -70,23 +70,25 @@ func (d *deltaScan) columns(w *scratch, j, from, to int) {
 	for r := range d.qkv.n {
 		row := d.qkv.at(r)
 		q, k, v := row[key:key+d.Dk], row[d.Hk*d.Dk+key:][:d.Dk], row[value+from:value+to]
-		clear(delta)
-		decayAndRead(s, delta, k, d.g.at(r)[j])
+		w.vector.decayAndRead(s, delta, k, d.g.at(r)[j])
 		beta := d.beta.at(r)[j]
 		for c := range delta {
 			delta[c] = beta * (v[c] - delta[c])
 		}
 		o := d.o.at(r)[j*d.Dv+from : j*d.Dv+to]
-		clear(o)
-		updateAndRead(s, o, delta, k, q)
+		w.vector.updateAndRead(s, o, delta, k, q)
 	}
 	for i := range d.Dk {
 		copy(state[i*d.Dv+from:], s[i*n:(i+1)*n])
 	}
 }
 
-// decayAndRead: S = g S, t += Sᵀ k; S is [len(k), len(t)]. Four rows of S at a time, added in ascending order.
-func decayAndRead(s, t, k []float32, g float32) {
+// decayAndRead: S = g S, t = Sᵀ k; S is [len(k), len(t)]. Four rows of S at a time, added in ascending order.
+func (v vector) decayAndRead(s, t, k []float32, g float32) {
+	if v.decayColumns(s, t, k, g) {
+		return
+	}
+	clear(t)
 	n, i := len(t), 0
 	for ; i+4 <= len(k); i += 4 {
 		k0, k1, k2, k3 := k[i], k[i+1], k[i+2], k[i+3]
@@ -111,8 +113,12 @@ func decayAndRead(s, t, k []float32, g float32) {
 	}
 }
 
-// updateAndRead: S += k deltaᵀ, o += Sᵀ q; S is [len(k), len(o)].
-func updateAndRead(s, o, delta, k, q []float32) {
+// updateAndRead: S += k deltaᵀ, o = Sᵀ q; S is [len(k), len(o)].
+func (v vector) updateAndRead(s, o, delta, k, q []float32) {
+	if v.updateColumns(s, o, delta, k, q) {
+		return
+	}
+	clear(o)
 	n, i := len(o), 0
 	delta = delta[:n]
 	for ; i+4 <= len(k); i += 4 {
@@ -145,16 +151,19 @@ func updateAndRead(s, o, delta, k, q []float32) {
 func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, useSiLU bool) {
 	fit(same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
 	out, gates, dv := o.Floats(), z.Floats(), len(w)
-	gate := sigmoid
-	if useSiLU {
-		gate = silu
-	}
-	b.parallel(o.Rows*(o.Cols/dv), grain(16*dv), func(_ *scratch, from, to int) {
+	b.parallel(o.Rows*(o.Cols/dv), grain(16*dv), func(s *scratch, from, to int) {
+		gate := floats(&s.values, dv)
 		for i := from; i < to; i++ {
 			head := out[i*dv : (i+1)*dv]
-			rmsNorm(head, head, w, eps)
-			for c, v := range gates[i*dv : (i+1)*dv] {
-				head[c] = head[c] * gate(v)
+			b.vector.rmsNorm(head, head, w, eps)
+			copy(gate, gates[i*dv:(i+1)*dv])
+			if useSiLU {
+				s.vector.silu(gate, 1)
+			} else {
+				s.vector.sigmoid(gate, 1, 1)
+			}
+			for c, v := range gate {
+				head[c] *= v
 			}
 		}
 	})

@@ -18,7 +18,7 @@ func (b *Backend) Embed(y ops.Tensor, w ops.Matrix, ids []int32) {
 	data := y.Floats()
 	b.parallel(y.Rows, grain(y.Cols), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {
-			decodeRow(data[r*y.Cols:(r+1)*y.Cols], &w, int(ids[r]))
+			plain.decodeRow(data[r*y.Cols:(r+1)*y.Cols], &w, int(ids[r]))
 		}
 	})
 }
@@ -31,19 +31,17 @@ func (b *Backend) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float
 	b.parallel(x.Rows*groups, grain(4*group), func(_ *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			at := i % groups * group % len(scale)
-			rmsNorm(out[i*group:(i+1)*group], in[i*group:(i+1)*group], scale[at:], eps)
+			b.vector.rmsNorm(out[i*group:(i+1)*group], in[i*group:(i+1)*group], scale[at:], eps)
 		}
 	})
 }
 
 // rmsNorm norms one group. A scale shorter than x is used over and over.
-func rmsNorm(y, x, scale []float32, eps float32) {
+func (v vector) rmsNorm(y, x, scale []float32, eps float32) {
 	r := float32(rsqrt(sumSquares(x)/float64(len(x)) + float64(eps)))
 	for len(x) > 0 {
 		n := min(len(x), len(scale))
-		for i, v := range x[:n] {
-			y[i] = float32(float32(v*r) * scale[i])
-		}
+		v.normScale(y[:n], x[:n], scale[:n], r)
 		x, y = x[n:], y[n:]
 	}
 }
@@ -69,7 +67,7 @@ func (b *Backend) eachHead(x ops.Tensor, h ops.Heads, f func(head []float32)) {
 // RMSNormHeads norms the heads h of x in place, each a group of its own.
 func (b *Backend) RMSNormHeads(x ops.Tensor, h ops.Heads, scale []float32, eps float32) {
 	fit(within(x, h) && len(scale) == h.Dim, "RMSNormHeads", x)
-	b.eachHead(x, h, func(head []float32) { rmsNorm(head, head, scale, eps) })
+	b.eachHead(x, h, func(head []float32) { b.vector.rmsNorm(head, head, scale, eps) })
 }
 
 // each runs f over runs of the elements of tensors that have one shape.
@@ -80,34 +78,20 @@ func (b *Backend) each(t ops.Tensor, f func(from, to int)) {
 // SiLU: x = silu(x * scale) in place.
 func (b *Backend) SiLU(x ops.Tensor, scale float32) {
 	data := x.Floats()
-	b.each(x, func(from, to int) {
-		for i, v := range data[from:to] {
-			data[from+i] = silu(float32(v * scale))
-		}
-	})
+	b.each(x, func(from, to int) { b.vector.silu(data[from:to], scale) })
 }
 
 // Sigmoid: x = gain * sigmoid(x * scale) in place.
 func (b *Backend) Sigmoid(x ops.Tensor, scale, gain float32) {
 	data := x.Floats()
-	b.each(x, func(from, to int) {
-		for i, v := range data[from:to] {
-			data[from+i] = gain * sigmoid(float32(v*scale))
-		}
-	})
+	b.each(x, func(from, to int) { b.vector.sigmoid(data[from:to], scale, gain) })
 }
 
 // SwiGLU: y = silu(gate) * up.
 func (b *Backend) SwiGLU(y, gate, up ops.Tensor) {
 	fit(same(y, gate, up), "SwiGLU", y, gate, up)
 	out, g, u := y.Floats(), gate.Floats(), up.Floats()
-	b.each(y, func(from, to int) { swiGLU(out[from:to], g[from:to], u[from:to]) })
-}
-
-func swiGLU(y, gate, up []float32) {
-	for i, v := range gate {
-		y[i] = float32(silu(v) * up[i])
-	}
+	b.each(y, func(from, to int) { b.vector.swiGLU(out[from:to], g[from:to], u[from:to]) })
 }
 
 // AddGated: y[r] += sigmoid(gate[r]) * x[r].
@@ -116,17 +100,9 @@ func (b *Backend) AddGated(y, x, gate ops.Tensor) {
 	out, in, g := y.Floats(), x.Floats(), gate.Floats()
 	b.parallel(y.Rows, grain(y.Cols), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {
-			addScaled(out[r*y.Cols:(r+1)*y.Cols], in[r*y.Cols:(r+1)*y.Cols], sigmoid(g[r]))
+			b.vector.addScaled(out[r*y.Cols:(r+1)*y.Cols], in[r*y.Cols:(r+1)*y.Cols], sigmoid(g[r]))
 		}
 	})
-}
-
-// addScaled: y += a * x.
-func addScaled(y, x []float32, a float32) {
-	x = x[:len(y)]
-	for i, v := range x {
-		y[i] += float32(a * v)
-	}
 }
 
 // Add: y += x.

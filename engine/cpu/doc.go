@@ -1,4 +1,5 @@
-// Package cpu is ops.Backend on this machine's cores, in plain Go: the numeric class "cpu-f32".
+// Package cpu is ops.Backend on this machine's cores: the numeric class "cpu-f32". It is plain Go, with AVX and AVX-512
+// kernels where the processor has them (vector.go; gen writes the assembly), which give the same bits.
 //
 // A class is one written order of every sum. This is that order; whoever changes a line of it makes another class.
 //
@@ -26,11 +27,11 @@
 // What the package promises:
 //
 //  1. Those bits on every target that Go compiles for, with any number of workers. Blocking over rows and outputs,
-//     and any SIMD over outputs, keep each accumulator's order, so they are free.
+//     and SIMD over outputs, columns, keys or elements, keep each accumulator's order, so they are free.
 //  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
 //  3. An operation is finished when it returns. It leaves no goroutine behind; a panic in one reaches the caller.
-//  4. Weights stay as stored: an operation decodes four rows at a time. Beyond its tensors it holds scratch for each
+//  4. Weights stay as stored: an operation decodes 32 rows at a time. Beyond its tensors it holds scratch for each
 //     worker, sized by one row of attention or one tile of experts, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
 //

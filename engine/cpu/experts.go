@@ -114,7 +114,7 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 	product{y: up, x: x, w: &e.Up, from: from, to: to}.run(s)
 	for i := range n {
 		g := gate.at(i)[from:to]
-		swiGLU(g, g, up.at(i))
+		s.vector.swiGLU(g, g, up.at(i))
 	}
 }
 
@@ -143,7 +143,7 @@ func (t *expertRun) outerColumns(s *scratch, from, to int) {
 		y := t.y.at(r)[from:to]
 		clear(y)
 		for slot, w := range weights {
-			addScaled(y, out.at(int(t.pair[r*t.k+slot])), w)
+			s.vector.addScaled(y, out.at(int(t.pair[r*t.k+slot])), w)
 		}
 	}
 }

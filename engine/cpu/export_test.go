@@ -17,4 +17,12 @@ var (
 	Parallel = func(b *Backend, n, grain int, work func(from, to int)) {
 		b.parallel(n, grain, func(_ *scratch, from, to int) { work(from, to) })
 	}
+
+	// Narrow makes b use kernel set v, which is none above the widest.
+	Narrow = func(b *Backend, v int) *Backend {
+		b.vector = vector(v)
+		return b
+	}
+	// Widest is the largest kernel set of this processor; sets count from 0, plain Go.
+	Widest = func() int { return int(widest()) }
 )

@@ -21,8 +21,8 @@ type opCase struct {
 	tol  float64 // of the error, relative to the larger of 1 and the root mean square of want
 }
 
-// check compares an operation with its reference, and demands the same bits of every cut into chunks and of every
-// number of workers.
+// check compares an operation with its reference, and demands the same bits of every cut into chunks, of every
+// number of workers and of every set of kernels that this processor has.
 func check(t *testing.T, c opCase) {
 	t.Helper()
 	t.Run(c.name, func(t *testing.T) {
@@ -43,6 +43,12 @@ func check(t *testing.T, c opCase) {
 					t.Fatalf("%d workers, cuts %v: element %d is %x, want %x", workers, cuts, i,
 						math.Float32bits(again[i]), math.Float32bits(got[i]))
 				}
+			}
+		}
+		for v := range cpu.Widest() {
+			again := c.run(cpu.Narrow(cpu.New(cpu.Options{}), v), whole)
+			if i := differs(got, again); i >= 0 {
+				t.Fatalf("kernel set %d: element %d is %x, want %x", v, i, math.Float32bits(again[i]), math.Float32bits(got[i]))
 			}
 		}
 	})

@@ -69,9 +69,18 @@ type product struct {
 	from, to int
 }
 
-// run decodes four rows of W at a time, which meet all rows of x before the next four: W is never held whole, and
-// is decoded once.
+// run computes the product with the widest kernels that this processor has; the bits are the same with all.
 func (p product) run(s *scratch) {
+	if s.vector == plain {
+		p.runPlain(s)
+	} else {
+		p.runPanels(s)
+	}
+}
+
+// runPlain decodes four rows of W at a time, which meet all rows of x before the next four: W is never held whole,
+// and is decoded once.
+func (p product) runPlain(s *scratch) {
 	panel := floats(&s.panel, 4*p.w.In)
 	for o := p.from; o < p.to; o += 4 {
 		n := min(4, p.to-o)
@@ -82,7 +91,7 @@ func (p product) run(s *scratch) {
 				continue
 			}
 			ws[j] = panel[j*p.w.In : (j+1)*p.w.In]
-			decodeRow(ws[j], p.w, o+j)
+			plain.decodeRow(ws[j], p.w, o+j)
 		}
 		p.columns(p.at+o-p.from, n, &ws)
 	}

@@ -8,7 +8,9 @@ import (
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
 type scratch struct {
+	vector    vector    // kernels to use
 	panel     []float32 // decoded weight rows
+	columns   []float32 // the same, transposed
 	values    []float32 // scores, columns of a state, outputs of experts
 	more      []float32 // second buffer beside values
 	tokens    []int32   // visible tokens of a row

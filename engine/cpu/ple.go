@@ -20,7 +20,7 @@ func (b *Backend) Gather(e ops.Tensor, t ops.Table, ids []int64) {
 	b.parallel(len(ids), grain(t.Dim), func(_ *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			id := int(ids[i])
-			decodeRow(out[i*t.Dim:(i+1)*t.Dim], &t.Shards[id/each], id%each)
+			plain.decodeRow(out[i*t.Dim:(i+1)*t.Dim], &t.Shards[id/each], id%each)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (b *Backend) Inject(wide, y, inj ops.Tensor) {
 	n := streams(wide, y)
 	fit(n > 0 && inj.Rows == wide.Rows && inj.Cols == n, "Inject", wide, y, inj)
 	gain := inj.Floats()
-	b.eachStream(wide, y, func(stream, y []float32, r, g int) { addScaled(stream, y, gain[r*n+g]) })
+	b.eachStream(wide, y, func(stream, y []float32, r, g int) { b.vector.addScaled(stream, y, gain[r*n+g]) })
 }
 
 // MixStreams: x = mean over streams of u * z, streams ascending.
@@ -52,19 +52,11 @@ func (b *Backend) MixStreams(x, u, z ops.Tensor) {
 			y := out[r*h : (r+1)*h]
 			clear(y)
 			for i := r * n * h; i < (r+1)*n*h; i += h {
-				addProduct(y, us[i:i+h], zs[i:i+h])
+				b.vector.addProduct(y, us[i:i+h], zs[i:i+h])
 			}
 			for i, v := range y {
 				y[i] = v / float32(n)
 			}
 		}
 	})
-}
-
-// addProduct: y += u * z.
-func addProduct(y, u, z []float32) {
-	u, z = u[:len(y)], z[:len(y)]
-	for i := range y {
-		y[i] += float32(u[i] * z[i])
-	}
 }

@@ -16,20 +16,22 @@ func sideBytes(f ops.Format) int {
 }
 
 // decodeRow writes row `row` of m to dst [In] as float32.
-func decodeRow(dst []float32, m *ops.Matrix, row int) {
+func (v vector) decodeRow(dst []float32, m *ops.Matrix, row int) {
 	n := m.In
 	switch m.Format {
 	case ops.F32:
 		decodeF32(dst[:n], m.Data[4*n*row:4*n*(row+1)])
 	case ops.BF16:
-		decodeBF16(dst[:n], m.Data[2*n*row:2*n*(row+1)])
+		data := m.Data[2*n*row : 2*n*(row+1)]
+		done := v.widen(dst[:n], data)
+		decodeBF16(dst[done:n], data[2*done:])
 	case ops.F16:
 		data := m.Data[2*n*row : 2*n*(row+1)]
 		for i := range dst[:n] {
 			dst[i] = half(binary.LittleEndian.Uint16(data[2*i:]))
 		}
 	case ops.Affine:
-		decodeAffine(dst[:n], m, row)
+		v.decodeAffine(dst[:n], m, row)
 	}
 }
 
@@ -79,7 +81,7 @@ func side(data []byte, f ops.Format, i int) float32 {
 }
 
 // decodeAffine decodes one row, group by group. A group holds a multiple of eight codes, so it starts on a byte.
-func decodeAffine(dst []float32, m *ops.Matrix, row int) {
+func (v vector) decodeAffine(dst []float32, m *ops.Matrix, row int) {
 	groups, width := m.In/m.Group, m.Group*m.Bits/8
 	codes := m.Data[row*groups*width : (row+1)*groups*width]
 	for g := range groups {
@@ -88,7 +90,8 @@ func decodeAffine(dst []float32, m *ops.Matrix, row int) {
 		switch m.Bits {
 		case 4:
 			table := affineTable(scale, bias)
-			unpack4(out, packed, &table)
+			done := v.unpack4(out, packed, &table)
+			unpack4(out[done:], packed[done/2:], &table)
 		case 8:
 			for i, code := range packed {
 				out[i] = affine(uint32(code), scale, bias)

@@ -104,7 +104,7 @@ func (s *Source) checkFunctions(pass excuse) (found, notes []Finding) {
 			}
 			where := s.Folder + "." + funcName(fn)
 			lines := s.fset.Position(fn.End()).Line - s.fset.Position(fn.Pos()).Line + 1
-			if fault := signatureFault(fn.Type); fault != "" && !test && !pass("signature", where) {
+			if fault := signatureFault(fn.Type); fault != "" && !test && !ast.IsGenerated(s.files[name]) && !pass("signature", where) {
 				found = append(found, Finding{where, fault, "a call says what its arguments mean"})
 			}
 			if lines > HardFuncLines && !pass("length", where) {

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// scores512 is the products of some queries with sixteen keys. Lanes are keys: a block of 16 dims of 16 keys is
+// transposed in registers, and then meets the queries dim after dim.
+func scores512(heads int) {
+	name := fmt.Sprintf("scores512x%d", heads)
+	TEXT(name, NOSPLIT, "func(c *float32, q **float32, keys *float32, tokens *int32, stride, dim int)")
+	Doc(name+" sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.",
+		"dim is a multiple of 16. It needs AVX-512F.")
+	table := Load(Param("q"), GP64())
+	qs := make([]GPVirtual, heads)
+	for i := range qs {
+		qs[i] = GP64()
+		MOVQ(Mem{Base: table, Disp: 8 * i}, qs[i])
+	}
+	keys, tokens, stride := Load(Param("keys"), GP64()), Load(Param("tokens"), GP64()), Load(Param("stride"), GP64())
+	left := Load(Param("dim"), GP64())
+	SHLQ(Imm(2), stride)
+	acc := make([]VecVirtual, heads)
+	for i := range acc {
+		acc[i] = ZMM()
+		VPXORD(acc[i], acc[i], acc[i])
+	}
+	Label("loop")
+	CMPQ(left, Imm(16))
+	JL(LabelRef("done"))
+	in := make([]VecVirtual, 16)
+	for j := range in {
+		at := GP64()
+		MOVLQSX(Mem{Base: tokens, Disp: 4 * j}, at)
+		IMULQ(stride, at)
+		in[j] = ZMM()
+		VMOVUPS(Mem{Base: keys, Index: at, Scale: 1}, in[j])
+	}
+	for d, column := range transpose16(in) {
+		for i := range acc {
+			t := ZMM()
+			VMULPS_BCST(Mem{Base: qs[i], Disp: 4 * d}, column, t)
+			VADDPS(t, acc[i], acc[i])
+		}
+	}
+	for i := range qs {
+		ADDQ(Imm(64), qs[i])
+	}
+	ADDQ(Imm(64), keys)
+	SUBQ(Imm(16), left)
+	JMP(LabelRef("loop"))
+	Label("done")
+	c := Load(Param("c"), GP64())
+	for i := range acc {
+		VMOVUPS(acc[i], Mem{Base: c, Disp: 64 * i})
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// gatherSum512 is a weighted sum of rows that a list names, 16*w columns of it.
+func gatherSum512(w int) {
+	name := fmt.Sprintf("gatherSum512x%d", w)
+	TEXT(name, NOSPLIT, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
+	Doc(fmt.Sprintf("%s sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
+	weights, rows, tokens := Load(Param("weights"), GP64()), Load(Param("rows"), GP64()), Load(Param("tokens"), GP64())
+	n, stride := Load(Param("n"), GP64()), Load(Param("stride"), GP64())
+	SHLQ(Imm(2), stride)
+	acc := zeros(w)
+	Label("loop")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	at, weight := GP64(), ZMM()
+	MOVLQSX(Mem{Base: tokens}, at)
+	IMULQ(stride, at)
+	VBROADCASTSS(Mem{Base: weights}, weight)
+	for i := range acc {
+		t := ZMM()
+		VMULPS(Mem{Base: rows, Index: at, Scale: 1, Disp: 64 * i}, weight, t)
+		VADDPS(t, acc[i], acc[i])
+	}
+	ADDQ(Imm(4), tokens)
+	ADDQ(Imm(4), weights)
+	DECQ(n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	store(Load(Param("out"), GP64()), acc)
+}
+
+func zeros(w int) []VecVirtual {
+	acc := make([]VecVirtual, w)
+	for i := range acc {
+		acc[i] = ZMM()
+		VPXORD(acc[i], acc[i], acc[i])
+	}
+	return acc
+}
+
+// store writes the accumulators and returns.
+func store(to Register, acc []VecVirtual) {
+	for i := range acc {
+		VMOVUPS(acc[i], Mem{Base: to, Disp: 64 * i})
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// decay512 is the first half of a step of the delta rule for 16*w columns of the state.
+func decay512(w int) {
+	name := fmt.Sprintf("decay512x%d", w)
+	TEXT(name, NOSPLIT, "func(s, t, k *float32, rows, stride int, decay float32)")
+	Doc(fmt.Sprintf("%s: S = g S, t = Sᵀ k for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
+	decay := broadcast("decay")
+	s, k := Load(Param("s"), GP64()), Load(Param("k"), GP64())
+	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
+	SHLQ(Imm(2), stride)
+	acc := zeros(w)
+	Label("loop")
+	TESTQ(rows, rows)
+	JZ(LabelRef("done"))
+	for i := range acc {
+		v, t := ZMM(), ZMM()
+		VMULPS(Mem{Base: s, Disp: 64 * i}, decay, v)
+		VMOVUPS(v, Mem{Base: s, Disp: 64 * i})
+		VMULPS_BCST(Mem{Base: k}, v, t)
+		VADDPS(t, acc[i], acc[i])
+	}
+	ADDQ(stride, s)
+	ADDQ(Imm(4), k)
+	DECQ(rows)
+	JMP(LabelRef("loop"))
+	Label("done")
+	store(Load(Param("t"), GP64()), acc)
+}
+
+// update512 is the second half.
+func update512(w int) {
+	name := fmt.Sprintf("update512x%d", w)
+	TEXT(name, NOSPLIT, "func(s, o, delta, k, q *float32, rows, stride int)")
+	Doc(fmt.Sprintf("%s: S += k deltaᵀ, o = Sᵀ q for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
+	s, k, q := Load(Param("s"), GP64()), Load(Param("k"), GP64()), Load(Param("q"), GP64())
+	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
+	SHLQ(Imm(2), stride)
+	from := Load(Param("delta"), GP64())
+	delta := make([]VecVirtual, w)
+	for i := range delta {
+		delta[i] = ZMM()
+		VMOVUPS(Mem{Base: from, Disp: 64 * i}, delta[i])
+	}
+	acc := zeros(w)
+	Label("loop")
+	TESTQ(rows, rows)
+	JZ(LabelRef("done"))
+	for i := range acc {
+		v, t := ZMM(), ZMM()
+		VMULPS_BCST(Mem{Base: k}, delta[i], v)
+		VADDPS(Mem{Base: s, Disp: 64 * i}, v, v)
+		VMOVUPS(v, Mem{Base: s, Disp: 64 * i})
+		VMULPS_BCST(Mem{Base: q}, v, t)
+		VADDPS(t, acc[i], acc[i])
+	}
+	ADDQ(stride, s)
+	ADDQ(Imm(4), k)
+	ADDQ(Imm(4), q)
+	DECQ(rows)
+	JMP(LabelRef("loop"))
+	Label("done")
+	store(Load(Param("o"), GP64()), acc)
+}

@@ -1,0 +1,36 @@
+//go:build !amd64
+
+package cpu
+
+// widest is plain: there are no kernels for this processor yet.
+func widest() vector { return plain }
+
+// The rest stands for the kernels of other processors; nothing calls it while widest is plain.
+
+func (v vector) rows() int { return 1 }
+
+func (v vector) dots(c *[blockRows * lanes]float32, xs *[blockRows]*float32, panel []float32, n, rows int) {
+	panic("cpu: no kernels for this processor")
+}
+
+func (v vector) transpose(panel, rows []float32, n int) { panic("cpu: no kernels for this processor") }
+
+func (v vector) unpack4(dst []float32, codes []byte, table *[16]float32) int { return 0 }
+
+func (v vector) widen(dst []float32, data []byte) int { return 0 }
+
+func (v vector) sigmoidWide(x []float32, scale, gain float32) int   { return 0 }
+func (v vector) siluWide(x []float32, scale float32) int            { return 0 }
+func (v vector) swiGLUWide(y, gate, up []float32) int               { return 0 }
+func (v vector) expBelowWide(x []float32, top float32) int          { return 0 }
+func (v vector) addScaledWide(y, x []float32, w float32) int        { return 0 }
+func (v vector) addProductWide(y, u, z []float32) int               { return 0 }
+func (v vector) normScaleWide(y, x, scale []float32, r float32) int { return 0 }
+func (v vector) decayColumns(s, t, k []float32, g float32) bool     { return false }
+func (v vector) updateColumns(s, o, delta, k, q []float32) bool     { return false }
+
+func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) int {
+	return 0
+}
+
+func (v vector) sumColumns(out, weights, values []float32, tokens []int32, stride int) int { return 0 }
