@@ -13,7 +13,7 @@ import (
 )
 
 func newModel(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "model", Short: "Show a checkpoint", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "model", Short: "Show, pack, verify and make checkpoints", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	var asJSON bool
 	show := &cobra.Command{
@@ -23,7 +23,7 @@ func newModel(a *app) *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return a.modelShow(asJSON) },
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
-	c.AddCommand(show)
+	c.AddCommand(show, newModelPack(a), newModelVerify(a), newModelNew(a))
 	return c
 }
 
@@ -49,6 +49,7 @@ type shown struct {
 	Bytes         int64             `json:"bytes"`
 	BytesPerToken int               `json:"state_bytes_per_token"`
 	FixedBytes    int               `json:"state_bytes_fixed"`
+	MemoryFloor   int64             `json:"memory_floor,omitempty"` // of a packed store: least memory for weights
 	Parts         []part            `json:"parts"`
 	Findings      []weights.Finding `json:"conventions"`
 }
@@ -64,6 +65,9 @@ func (a *app) modelShow(asJSON bool) error {
 		Name: info.Name, Layers: info.Layers, Vocabulary: cfg.Vocab, MaxTokens: info.MaxTokens, MaxChunk: info.MaxChunk,
 		DraftHead: info.DraftHead, BytesPerToken: info.BytesPerToken, FixedBytes: info.FixedBytes,
 		Parts: partsOf(m.checkpoint.Tensors()), Findings: m.checkpoint.Findings(),
+	}
+	if p := m.checkpoint.Packed(); p != nil {
+		s.Parts, s.MemoryFloor = append(s.Parts, tableParts(p)...), p.MemoryFloor()
 	}
 	for _, k := range cfg.Kinds {
 		if k == weights.Attention {
@@ -90,7 +94,11 @@ func (s shown) print(a *app, cfg *weights.Config) error {
 	fmt.Fprintf(t, "shape\t%d layers (%d DeltaNet, %d attention), hidden %d, %d streams, %d experts top %d, vocabulary %d\n",
 		s.Layers, s.Layers-s.Attention, s.Attention, cfg.Hidden, cfg.Streams, cfg.Experts, cfg.TopK, s.Vocabulary)
 	fmt.Fprintf(t, "context\t%d tokens, %d visible to a row of attention, chunks of at most %d\n", s.MaxTokens, cfg.IndexBudget, s.MaxChunk)
-	fmt.Fprintf(t, "state\t%d bytes a token and %s fixed\n\n", s.BytesPerToken, size(int64(s.FixedBytes)))
+	fmt.Fprintf(t, "state\t%d bytes a token and %s fixed\n", s.BytesPerToken, size(int64(s.FixedBytes)))
+	if s.MemoryFloor > 0 {
+		fmt.Fprintf(t, "memory\tat least %s for weights: the dense part, a ring of 16 records, n-gram rows\n", size(s.MemoryFloor))
+	}
+	fmt.Fprintln(t)
 	fmt.Fprintln(t, "part\tprecision\ttensors\tvalues\tbytes")
 	for _, p := range s.Parts {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", p.Part, p.Precision, p.Tensors, p.Values, size(p.Bytes))

@@ -27,12 +27,16 @@ type Checkpoint struct {
 	vision  int                // tensors of the vision tower
 	closers []func() error
 
+	maps    [][]byte // mapped files
+	packed  *Packed  // nil unless the folder is a packed store
+	records []byte   // its experts.bin, mapped
+
 	used     []*stored // what the network reads, sorted by canonical name
 	list     []Tensor  // the same as logical tensors
 	norms    map[string]normReading
 	hashes   []NgramHash // by PLE layer
 	findings []Finding
-	digest   func() string
+	digest   func() (string, error)
 }
 
 // Options settle what a checkpoint's own values leave open.
@@ -57,8 +61,9 @@ type Finding struct {
 	Evidence   string // how that is known
 }
 
-// Open opens the checkpoint in a folder: config.json beside model.safetensors or an index of shards. Files are
-// memory-mapped; the error of a bad one names the file, the tensor and what was expected.
+// Open opens the checkpoint in a folder: a packed store, or config.json beside model.safetensors or an index of
+// shards. Files are memory-mapped; the error of a bad one names the file, the tensor and what was expected.
+// A packed store's Experts are views of its mapped records, whose bytes nobody has checked; NgramTable is a copy.
 func Open(dir string) (*Checkpoint, error) { return OpenWith(dir, Options{}) }
 
 // OpenWith is Open with the user's word on what the files leave open.
@@ -103,6 +108,15 @@ func folderName(dir string) string {
 }
 
 func (c *Checkpoint) open() error {
+	if err := c.options.check(); err != nil {
+		return err
+	}
+	if IsPacked(c.dir) {
+		return c.openPacked()
+	}
+	if unfinished(c.dir) {
+		return errUnfinished()
+	}
 	config, err := os.ReadFile(filepath.Join(c.dir, "config.json"))
 	if err != nil {
 		return err
@@ -205,7 +219,7 @@ func (c *Checkpoint) addFile(file string) error {
 	if err != nil {
 		return err
 	}
-	c.closers = append(c.closers, unmap)
+	c.keep(data, unmap)
 	return c.add(file, data)
 }
 
@@ -265,14 +279,16 @@ func (c *Checkpoint) find(name string) *stored {
 // Findings lists the conventions that were found, in a fixed order.
 func (c *Checkpoint) Findings() []Finding { return slices.Clone(c.findings) }
 
-// Tensors lists everything that the network reads, by canonical name; experts and table shards as stored.
+// Tensors lists everything that the network reads, by canonical name; experts and table shards as stored. The rows
+// of a packed n-gram table are records, so they are not among them: see Packed.
 func (c *Checkpoint) Tensors() []Tensor { return slices.Clone(c.list) }
 
 // Digest names the weights by their content, in hex: the SHA-256 over the canonical name, type, shape and
 // SHA-256 of the stored bytes of every tensor that the network reads, over how norms are read, and over the
-// multipliers in force. The first call reads the whole checkpoint on all cores; later ones return its result. The error is reserved for
-// storage that reports read failures; mapped files have none.
-func (c *Checkpoint) Digest() (string, error) { return c.digest(), nil }
+// multipliers in force. The first call reads the whole checkpoint on all cores; later ones return its result. Of a
+// packed store it reads the dense part, checks it, and takes the rest from the manifest; the error is ErrDamaged and
+// names the tensor. A store that keeps its source's precision has the source's digest.
+func (c *Checkpoint) Digest() (string, error) { return c.digest() }
 
 // Close ends the mappings. Every Tensor of the checkpoint is invalid afterwards. Closing twice is harmless.
 func (c *Checkpoint) Close() error {
@@ -280,6 +296,6 @@ func (c *Checkpoint) Close() error {
 	for _, unmap := range c.closers {
 		errs = append(errs, unmap())
 	}
-	c.closers = nil
+	c.closers, c.maps = nil, nil
 	return errors.Join(errs...)
 }

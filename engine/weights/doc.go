@@ -1,5 +1,5 @@
 // Package weights reads checkpoints of qwen4_exp: the released safetensors (bf16, experts fused or one by
-// one) and MLX affine conversions of them (2, 3, 4, 6 and 8 bits).
+// one), MLX affine conversions of them (2, 3, 4, 6 and 8 bits), and packed stores, which package pack makes of either.
 //
 // It owns the config with every default that the released file leaves out, the names and layouts of stored
 // tensors, the conventions in which converters differ, the constants of the n-gram hash, and the digests of
@@ -13,7 +13,11 @@
 //     short vectors (norms, gates, convolutions), which come as float32.
 //  3. A convention is read off the stored values or shapes for each class of tensors and reported in
 //     Findings. What the values do not decide is an error, never a guess.
-//  4. The digests depend on content alone: not on paths, file names, shards or the order of tensors.
+//  4. The digests depend on content alone: not on paths, file names, shards or the order of tensors. Packing in the
+//     source's precision keeps them.
+//  5. Of a packed store, Open checks manifest, lengths and the small files; Digest checks the dense part. Records and
+//     rows are checked by whoever reads them, with VerifyRecord and NgramRow: damage is an error that names the
+//     section. Views of mapped records are checked by nobody.
 //
 // It refuses other model types, quantisations other than MLX affine, and damaged files; it ignores the vision
 // tower and says so.
@@ -21,5 +25,6 @@
 // A Checkpoint is immutable and may be used from any goroutine until Close, after which every view of it is
 // invalid. A mapped file must not be cut short while it is open: the system would end the process.
 //
-// Start reading at Open in checkpoint.go, then verify.go, which lists every tensor of the network.
+// Start reading at Open in checkpoint.go, then verify.go, which lists every tensor of the network; at Packed in
+// packed.go for the store.
 package weights

@@ -23,6 +23,7 @@ const (
 	fusedExperts  = "fused"      // gate_up_proj [N, 2*Inner, Hidden], gate rows first; down_proj [N, Hidden, Inner]
 	switchExperts = "switch_mlp" // MLX: three stacks
 	singleExperts = "per expert"
+	packedRecords = "records" // of a packed store
 )
 
 // Experts reads the routed experts of a layer such as "model.language_model.layers.3" or "mtp.layers.0",
@@ -37,6 +38,9 @@ func (c *Checkpoint) Experts(layer string, n, inner, hidden int) (*Experts, erro
 
 // experts also returns the layer's tensors as stored, for verify.
 func (c *Checkpoint) experts(layer string, n, inner, hidden int) (*Experts, *collection, error) {
+	if c.packed != nil {
+		return c.packedExperts(layer, n, inner, hidden)
+	}
 	e := &Experts{N: n, Inner: inner, Hidden: hidden, records: make([][3]Tensor, n)}
 	got := &collection{c: c}
 	base := layer + ".mlp."
@@ -74,6 +78,8 @@ func (c *Checkpoint) experts(layer string, n, inner, hidden int) (*Experts, *col
 // error names the released tensor.
 func (c *Checkpoint) expertForm(layer string) string {
 	switch {
+	case c.packed != nil:
+		return packedRecords
 	case c.find(layer+".mlp.switch_mlp.gate_proj") != nil:
 		return switchExperts
 	case c.find(layer+".mlp.experts.0.gate_proj") != nil:

@@ -17,6 +17,9 @@ func (c *Checkpoint) describe(v *verifier) {
 	if c.HasMTP() {
 		c.found("mtp", "present", "names under mtp.")
 	}
+	if c.packed != nil {
+		c.found("packed", fmt.Sprintf("version %d", PackedVersion), c.packed.manifest.Settings)
+	}
 	if c.vision > 0 {
 		c.found("vision", "ignored", fmt.Sprintf("%d tensors of the vision tower", c.vision))
 	}
@@ -88,6 +91,11 @@ func (c *Checkpoint) describeConvs(convs []*stored) {
 func (c *Checkpoint) describeNgram() {
 	for _, i := range c.config.PLELayers {
 		base := embedding(fmt.Sprintf("model.language_model.layers.%d", i))
+		if c.packed != nil {
+			c.found("n-gram table", fmt.Sprintf("%d shards in rows of records", c.config.NgramShards), "the packed store says so")
+			c.found("n-gram constants", c.ngramSource(i), fmt.Sprintf("seed %d, base %d", c.config.Seed, c.config.NgramBase))
+			continue
+		}
 		spelling := "shard_N"
 		if shard := c.find(base + "ngram_embedding.shard_0"); strings.Contains(shard.name, ".shards.") {
 			spelling = "shards.N"

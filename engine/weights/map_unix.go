@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,4 +37,21 @@ func mapFile(path string) (data []byte, unmap func() error, err error) {
 		return nil, nil, fmt.Errorf("map %s: %w", path, err)
 	}
 	return data, func() error { return unix.Munmap(data) }, nil
+}
+
+// around is how far beside a touched page the system may map its neighbours: Linux does 64 KiB by default and never
+// more than one page table, 2 MiB. Dropping that much on both sides takes what came along; otherwise a little of
+// every view would stay, which adds up over a large model.
+const around = 2 << 20
+
+// dropPages takes the pages that a view of a mapping touches out of this process; another access reads them again.
+func dropPages(mapping, view []byte) {
+	page := uintptr(os.Getpagesize())
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(view))) - start
+	to := min(from+uintptr(len(view))+around, uintptr(len(mapping)))
+	from = (from - min(from, around)) &^ (page - 1)
+	if to > from {
+		_ = unix.Madvise(mapping[from:to], unix.MADV_DONTNEED) // advice: refusing it costs memory and nothing else
+	}
 }

@@ -20,6 +20,13 @@ func embedding(layer string) string { return layer + ".ple.ple_embedding." }
 // NgramTable returns the shards of a layer's n-gram table in numeric order, each [rows/shards, dim]: rows are
 // those of the whole table (NgramHash.Rows). layer is such as "model.language_model.layers.1".
 func (c *Checkpoint) NgramTable(layer string, shards, rows, dim int) ([]Tensor, error) {
+	if c.packed != nil {
+		l, err := c.packedTable(layer, shards, rows, dim)
+		if err != nil {
+			return nil, err
+		}
+		return c.assemble(l)
+	}
 	list, _, err := c.ngramTable(layer, shards, rows, dim)
 	return list, err
 }

@@ -54,6 +54,9 @@ func (c *Checkpoint) readNorms(norms []*stored) error {
 	for _, s := range norms {
 		classes[class(s.canonical)] = append(classes[class(s.canonical)], s)
 	}
+	if c.packed != nil {
+		return c.packedNorms(sortedKeys(classes))
+	}
 	c.norms = map[string]normReading{}
 	for _, name := range sortedKeys(classes) {
 		if name == plainNorm {

@@ -61,6 +61,7 @@ type stored struct {
 	data      []byte // view of the file
 	begin     uint64 // offsets within the data section
 	end       uint64
+	sum       string // digest that a packed store's manifest gives, in hex
 }
 
 func (s *stored) String() string {
@@ -209,3 +210,6 @@ func members(data []byte, visit func(key string, value json.RawMessage) error) e
 	}
 	return nil
 }
+
+// Bits is the width of one value, 0 for a type that the format does not know.
+func (d DType) Bits() int { return d.bits() }

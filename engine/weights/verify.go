@@ -28,7 +28,7 @@ func (c *Checkpoint) verify() error {
 	c.used, c.list = v.parts, v.list
 	slices.SortFunc(c.used, func(a, b *stored) int { return strings.Compare(a.canonical, b.canonical) })
 	slices.SortFunc(c.list, func(a, b Tensor) int { return strings.Compare(a.Name, b.Name) })
-	c.digest = sync.OnceValue(c.weightsDigest)
+	c.digest = sync.OnceValues(c.weightsDigest)
 	if err := c.readNorms(v.norms); err != nil {
 		return err
 	}
@@ -152,6 +152,10 @@ func (v *verifier) ple(layer string, l int) {
 	v.c.hashes = append(v.c.hashes, hash)
 	for _, s := range constants {
 		v.plain(s, nil)
+	}
+	if v.c.packed != nil {
+		_, v.err = v.c.packedTable(layer, c.NgramShards, int(hash.Rows), c.NgramDim())
+		return
 	}
 	_, table, _ := v.c.ngramTable(layer, c.NgramShards, int(hash.Rows), c.NgramDim())
 	v.join(table)
