@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // ackWait leaves a loaded machine room for an Extend in time.
-const ackWait = 400 * time.Millisecond
+const ackWait = 600 * time.Millisecond
 
 func config(dir string) jetstream.Config {
 	return jetstream.Config{Dir: dir, Model: queuetest.Model, AckWait: ackWait, Poll: 20 * time.Millisecond}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,7 +231,7 @@ func TestConsumerDiffers(t *testing.T) {
 	other := must(jetstream.Connect(t.Context(), cfg))(t)
 	defer other.Close()
 	_, err := other.Next(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "ack_wait is 400ms, not 1m0s") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("ack_wait is %v, not 1m0s", ackWait)) {
 		t.Fatalf("a worker with another ack wait got %v", err)
 	}
 }
