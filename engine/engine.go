@@ -76,7 +76,8 @@ type Sequence interface {
 
 	// Prefill consumes one chunk. next is the token that follows it when the caller knows it: the draft
 	// then follows next instead of the greedy token. The exported state never depends on next.
-	// Errors: ErrEmpty, ErrToken, ErrTooLong, ErrDevice, ErrNumeric, ErrBroken, the context's error.
+	// Errors: ErrEmpty, ErrToken, ErrTooLong, ErrMemory, ErrDevice, ErrStorage, ErrNumeric, ErrBroken, the
+	// context's error.
 	Prefill(ctx context.Context, tokens []Token, next *Token) (Step, error)
 
 	// Decode consumes tokens[0] and as many of the drafts tokens[1:] as choose confirms: row i is chosen

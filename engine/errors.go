@@ -20,6 +20,8 @@ var (
 	ErrBroken = errors.New("sequence is broken by an earlier failure")
 	// ErrDevice reports a device that failed; the message names the operation.
 	ErrDevice = errors.New("device failed")
+	// ErrStorage reports weights that cannot be read, or are not those that were stored; the message names them.
+	ErrStorage = errors.New("stored weights cannot be read")
 	// ErrState refuses to export or restore a state that is not whole.
 	ErrState = errors.New("state does not fit")
 )

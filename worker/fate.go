@@ -98,6 +98,8 @@ func classify(err error) Fate {
 		return Fate{Action: Reject, Class: "state"}
 	case is(engine.ErrDevice):
 		return Fate{Action: Retry, Class: "device"}
+	case is(engine.ErrStorage):
+		return Fate{Action: Retry, Class: "storage"} // another host reads its own copy
 	case is(engine.ErrMemory):
 		return Fate{Action: Retry, Class: "memory"} // another host may have more
 	case is(context.DeadlineExceeded), is(context.Canceled):

@@ -38,6 +38,7 @@ func TestFateOf(t *testing.T) {
 		{engine.ErrNumeric, 1, worker.Reject, "numeric"},
 		{engine.ErrState, 1, worker.Reject, "state"},
 		{engine.ErrDevice, 1, worker.Retry, "device"},
+		{engine.ErrStorage, 1, worker.Retry, "storage"},
 		{engine.ErrMemory, 1, worker.Retry, "memory"},
 		{engine.ErrBroken, 1, worker.Retry, "error"},
 		{queue.ErrFull, 1, worker.Retry, "error"},

@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"lector/engine/ops"
+	"lector/engine/stream"
 )
 
 const (
@@ -29,6 +31,10 @@ type Backend struct {
 	vector  vector       // the kernels that this processor runs
 	scratch sync.Pool    // of *scratch
 	ropes   ropeTables
+	held    sync.Pool // of *outputs, which a call of RunExperts holds
+
+	failed sync.Mutex
+	err    error // the first since the last Wait
 }
 
 var _ ops.Backend = (*Backend)(nil)
@@ -50,7 +56,10 @@ func (b *Backend) Class() string { return class }
 func (b *Backend) Grid() int { return grid }
 
 // memory is one allocation. Free empties it, so that a late use panics instead of reading another's rows.
-type memory struct{ floats []float32 }
+type memory struct {
+	floats []float32
+	free   func() // nil for memory of Go's heap
+}
 
 func (m *memory) Floats() []float32 { return m.floats }
 
@@ -69,7 +78,28 @@ func (b *Backend) Alloc(rows, cols int) (ops.Tensor, error) {
 		return ops.Tensor{}, fmt.Errorf("allocate %d x %d floats: %d bytes wanted, %d of the limit of %d bytes are left: use a smaller chunk or raise the limit",
 			rows, cols, bytes, b.limit-(lent-bytes), b.limit)
 	}
-	return ops.Tensor{Rows: rows, Cols: cols, Mem: &memory{make([]float32, rows*cols)}}, nil
+	floats, free, err := allocate(rows * cols)
+	if err != nil {
+		b.lent.Add(-bytes)
+		return ops.Tensor{}, fmt.Errorf("allocate %d x %d floats: %w", rows, cols, err)
+	}
+	return ops.Tensor{Rows: rows, Cols: cols, Mem: &memory{floats, free}}, nil
+}
+
+// mappedFloats is the size from which on memory is mapped, outside of Go's heap: what lives there lets the collector
+// wait until there is as much garbage, and a memory budget would be worth half of what it says.
+const mappedFloats = 1 << 14
+
+// allocate returns n zeroed floats and how to give them back, nil for memory of Go's heap.
+func allocate(n int) ([]float32, func(), error) {
+	if n < mappedFloats {
+		return make([]float32, n), nil, nil
+	}
+	slots, err := stream.Memory(1, 4*n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(slots.Mem[0]))), n), slots.Free, nil
 }
 
 // Free gives the whole allocation behind t back. Freeing an empty tensor, or one twice, is harmless.
@@ -80,7 +110,33 @@ func (b *Backend) Free(t ops.Tensor) {
 	}
 	b.lent.Add(-4 * int64(len(m.floats)))
 	m.floats = nil
+	if m.free != nil {
+		m.free()
+		m.free = nil
+	}
 }
 
-// Wait returns the context's error: operations are finished when they return, and none of them can fail.
-func (b *Backend) Wait(ctx context.Context) error { return ctx.Err() }
+// AllocSlots returns plain memory, which is not counted as lent: whoever asks for slots counts those in use.
+func (b *Backend) AllocSlots(n, size int) (ops.Slots, error) { return stream.Memory(n, size) }
+
+// Wait returns the first error of a read since the last Wait, or the context's: operations are finished when they
+// return, and none but RunExperts on stored records can fail.
+func (b *Backend) Wait(ctx context.Context) error {
+	b.failed.Lock()
+	defer b.failed.Unlock()
+	err := b.err
+	b.err = nil
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// fail keeps an error for the next Wait.
+func (b *Backend) fail(err error) {
+	b.failed.Lock()
+	defer b.failed.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+}

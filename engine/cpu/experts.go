@@ -2,13 +2,26 @@ package cpu
 
 import "lector/engine/ops"
 
-// expertRows bounds the rows in flight, and with them the memory of one call: k x expertRows inner activations.
-const expertRows = 1024
+const (
+	// expertRows bounds the rows in flight where experts are in memory, and with them the memory of one call.
+	expertRows = 1024
+	// storedGroup is how many stored records are used at a time.
+	storedGroup = 8
+	// storedPairs bounds the pairs in flight where records are stored.
+	storedPairs = 4096
+)
 
 // RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x).
 func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Usage {
 	fit(same(y, x), "RunExperts", y, x)
-	run := expertRun{Backend: b, experts: e, route: t, seen: make([]bool, e.N)}
+	run := expertRun{Backend: b, experts: e, route: t}
+	if e.Records != nil {
+		if x.Rows > 0 {
+			run.stored(y, x)
+		}
+		return ops.Usage{}
+	}
+	run.seen = make([]bool, e.N)
 	for from := 0; from < x.Rows; from += expertRows {
 		to := min(from+expertRows, x.Rows)
 		run.first = from
@@ -18,6 +31,16 @@ func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Us
 		run.outer()
 	}
 	return run.usage
+}
+
+// ExpertBytes is the most memory that RunExperts takes. Stored records come in any order and only once, so that the
+// outputs of all slots are held until their sums are made in slot order.
+func (b *Backend) ExpertBytes(d ops.ExpertDims, rows int) int {
+	if !d.Stored {
+		return 4 * min(rows, expertRows) * d.TopK * (d.Inner + b.workers*outputsPerItem + 2)
+	}
+	pairs := rows * d.TopK
+	return 4 * (pairs*(d.Width+2) + min(pairs, storedPairs)*(d.Inner+b.workers*outputsPerItem))
 }
 
 // expertRun is one call of RunExperts, and within it one tile of rows. A pair is a row and one of its slots; the
@@ -34,9 +57,11 @@ type expertRun struct {
 	k     int  // slots of a row
 
 	active []activeExpert
+	counts []int     // by expert: its pairs
 	row    []int32   // row of a pair
 	pair   []int32   // pair of row r and slot s, at r*k + s
-	inside []float32 // [pairs, Inner], the activations
+	inside []float32 // [pairs in flight, Inner], the activations
+	base   int       // the first pair in flight
 }
 
 // activeExpert is an expert that pairs [from, to) go to.
@@ -47,37 +72,48 @@ type activeExpert struct {
 
 // group lists the pairs of the tile by expert, and counts what is read for the first time.
 func (t *expertRun) group() {
-	counts := make([]int, t.experts.N+1)
-	for r := range t.x.n {
-		experts, _ := t.route.Row(t.first + r)
-		t.k = len(experts)
-		for _, e := range experts {
-			counts[e+1]++
-		}
-	}
+	t.count()
 	t.active = t.active[:0]
-	for e := range t.experts.N {
-		n := counts[e+1]
-		counts[e+1] += counts[e]
+	at := 0
+	for e, n := range t.counts {
 		if n == 0 {
 			continue
 		}
 		record := t.experts.At(e)
 		t.check(&record)
-		t.active = append(t.active, activeExpert{record, counts[e], counts[e+1]})
+		t.active = append(t.active, activeExpert{record, at, at + n})
+		t.counts[e] = at
+		at += n
 		if !t.seen[e] {
 			t.seen[e] = true
 			t.usage.Records++
 			t.usage.Bytes += int64(record.Bytes())
 		}
 	}
+	t.place()
+}
+
+// count sets counts to the pairs of every expert.
+func (t *expertRun) count() {
+	t.counts = make([]int, t.experts.N)
+	for r := range t.x.n {
+		experts, _ := t.route.Row(t.first + r)
+		t.k = len(experts)
+		for _, e := range experts {
+			t.counts[e]++
+		}
+	}
+}
+
+// place fills row and pair. counts holds every expert's first pair, and is used up.
+func (t *expertRun) place() {
 	t.row, t.pair = make([]int32, t.x.n*t.k), make([]int32, t.x.n*t.k)
 	for r := range t.x.n {
 		experts, _ := t.route.Row(t.first + r)
 		for s, e := range experts {
-			t.row[counts[e]] = int32(t.x.first + r)
-			t.pair[r*t.k+s] = int32(counts[e])
-			counts[e]++
+			t.row[t.counts[e]] = int32(t.x.first + r)
+			t.pair[r*t.k+s] = int32(t.counts[e])
+			t.counts[e]++
 		}
 	}
 }
@@ -91,10 +127,11 @@ func (t *expertRun) check(e *ops.Expert) {
 	fitMatrix("RunExperts", &e.Down)
 }
 
-// inner computes the activations of all pairs; an item of work is some columns of one expert.
+// inner computes the activations of the pairs in flight; an item of work is some columns of one expert.
 func (t *expertRun) inner() {
 	width := t.experts.Inner
-	t.inside = floats(&t.inside, len(t.pair)*width)
+	first, last := t.active[0].from, t.active[len(t.active)-1].to
+	t.base, t.inside = first, floats(&t.inside, (last-first)*width)
 	blocks := (width + outputsPerItem - 1) / outputsPerItem
 	t.parallel(len(t.active)*blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
@@ -108,7 +145,7 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 	n, width := e.to-e.from, t.experts.Inner
 	x := t.x
 	x.list, x.n = t.row[e.from:e.to], n
-	gate := rows{data: t.inside, stride: width, width: width, first: e.from, n: n}
+	gate := rows{data: t.inside, stride: width, width: width, first: e.from - t.base, n: n}
 	up := rows{data: floats(&s.values, n*(to-from)), stride: to - from, width: to - from, n: n}
 	product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to}.run(s)
 	product{y: up, x: x, w: &e.Up, from: from, to: to}.run(s)
@@ -139,11 +176,15 @@ func (t *expertRun) outerColumns(s *scratch, from, to int) {
 		product{y: out.span(e.from, e.to), x: inside.span(e.from, e.to), w: &e.Down, from: from, to: to}.run(s)
 	}
 	for r := range t.y.n {
-		_, weights := t.route.Row(t.first + r)
-		y := t.y.at(r)[from:to]
-		clear(y)
-		for slot, w := range weights {
-			s.vector.addScaled(y, out.at(int(t.pair[r*t.k+slot])), w)
-		}
+		t.sum(t.y.at(r)[from:to], r, &out, 0)
+	}
+}
+
+// sum adds the outputs of row r's slots in slot order; columns of out start at `from`.
+func (t *expertRun) sum(y []float32, r int, out *rows, from int) {
+	_, weights := t.route.Row(t.first + r)
+	clear(y)
+	for slot, w := range weights {
+		t.vector.addScaled(y, out.at(int(t.pair[r*t.k+slot]))[from:from+len(y)], w)
 	}
 }

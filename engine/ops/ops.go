@@ -9,7 +9,18 @@
 // (see the backend). Operations panic on shapes that do not fit: that is a fault in the network, not input.
 package ops
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrDevice says that the device failed; the message names the operation. What it computed since the last Wait
+	// is void.
+	ErrDevice = errors.New("device failed")
+	// ErrMemory says that the memory limit does not hold an allocation.
+	ErrMemory = errors.New("memory limit reached")
+)
 
 // Tensor is a float32 matrix owned by a backend. Copying the struct shares the memory.
 type Tensor struct {
@@ -63,6 +74,7 @@ const (
 type Matrix struct {
 	Name    string
 	Out, In int
+	Precise bool // products in float32 also where the class stages in half: what chooses experts, and what gates
 	Format  Format
 	Bits    int    // Affine: 2, 3, 4, 6 or 8. A row is one little-endian bit stream, code i at bit Bits*i
 	Group   int    // Affine: inputs that share a scale and a bias; value = scale*code + bias
@@ -75,11 +87,13 @@ type Matrix struct {
 // Bytes is the stored size.
 func (m Matrix) Bytes() int { return len(m.Data) + len(m.Scales) + len(m.Biases) }
 
-// Experts refers to the routed experts of one layer.
+// Experts refers to the routed experts of one layer: all in memory, or records in storage.
 type Experts struct {
 	N, Inner int
-	// At returns expert e: Gate and Up [Inner, h], Down [h, Inner].
+	// At returns expert e of those in memory: Gate and Up [Inner, h], Down [h, Inner].
 	At func(e int) Expert
+	// Records reads them from storage; nil where At has them.
+	Records Records
 }
 
 // Expert is one record.
@@ -93,6 +107,62 @@ type Table struct {
 	Shards []Matrix // each [rows, dim]
 	Rows   int      // of all shards
 	Dim    int
+}
+
+// Records are the experts of one layer in storage, for one call of RunExperts.
+type Records interface {
+	// Sweep starts to read the wanted experts, each at most once, and returns at once. Experts are wanted once each.
+	// A store has one sweep at a time: End the one before first.
+	Sweep(wants []Want) Sweep
+}
+
+// Want is an expert and how many rows of the chunk go to it.
+type Want struct{ Expert, Rows int }
+
+// Sweep is one reading of the wanted experts, ahead of use. A backend uses the items in their order, in groups of at
+// most eight: item i may wait for a slot until the items up to i-16 are done.
+type Sweep interface {
+	// Items lists the wanted experts in the order in which they become available, known before they are read.
+	Items() []Item
+	// Wait returns once item i and all before it are in their slots, or with the first error of the sweep: then every
+	// slot's content is void, and only End is left to call.
+	Wait(i int) error
+	// Done says that the slots of item i and of all before it are not used any more. A backend whose device signals
+	// Slots.Done itself never calls it.
+	Done(i int)
+	// End finishes the sweep, whatever is left of it, and returns its first error; again, it only returns that. Nobody reads or writes a slot
+	// afterwards: a device must be past every item, or have given up.
+	End() error
+}
+
+// Item is a wanted expert's place in a sweep.
+type Item struct {
+	Want
+	Slot   int    // index into Slots.Mem
+	Ticket uint64 // of its values in Slots.Fetched and Slots.Done: Fetched reaches it when the record is there
+	Hit    bool   // the record is there already
+	Record Expert // views of the slot, which hold the record between Wait and Done
+}
+
+// Slots is memory that records are read into, and the two counters of a sweep.
+type Slots struct {
+	Mem [][]byte // each of the size that was asked for, on a page boundary
+	// Fetched counts items that are in their slots; the reader alone signals it. After an error or a cancelled
+	// context it still reaches every ticket. Done counts items that are used up; the backend alone signals it. nil:
+	// the host uses the slots, through Sweep.Wait and Sweep.Done, and the reader keeps counters of its own.
+	Fetched, Done Event
+	// Release tells that slot i holds nothing for now, so that its memory may go to others until it is used again.
+	// nil: it stays where it is.
+	Release func(i int)
+	// Free gives all of it back.
+	Free func()
+}
+
+// Event is a counter that never goes back, with one writer.
+type Event interface {
+	Signal(v uint64)
+	// Wait returns when the counter has reached v, or with the context's error.
+	Wait(ctx context.Context, v uint64) error
 }
 
 // Heads names a run of equal heads inside the columns of a tensor: head i starts at From + i*Stride.
@@ -116,10 +186,16 @@ type Route interface {
 	Row(r int) (experts []int32, weights []float32)
 }
 
-// Usage counts what an operation read from storage.
+// Usage counts the experts in memory that an operation used. Records count themselves.
 type Usage struct {
 	Records int
 	Bytes   int64
+}
+
+// ExpertDims are the sizes of a mixture of experts: x is [T, Width], a row goes to TopK experts of Inner columns.
+type ExpertDims struct {
+	Width, Inner, TopK int
+	Stored             bool // records come from storage
 }
 
 // DeltaDims are the sizes of a Gated DeltaNet mixer. Columns of qkv: q [Hk*Dk], k [Hk*Dk], v [Hv*Dv].
@@ -138,8 +214,10 @@ type Backend interface {
 	Alloc(rows, cols int) (Tensor, error)
 	// Free gives memory back; the tensor and its slices must not be used again.
 	Free(t Tensor)
-	// Wait finishes every operation queued so far and returns the first error since the last Wait, or the
-	// context's. After an error the results since the last Wait are void.
+	// AllocSlots returns memory for n records of size bytes. It need not be there before it is used.
+	AllocSlots(n, size int) (Slots, error)
+	// Wait finishes every operation queued so far, ends its sweeps, and returns the first error since the last Wait,
+	// or the context's. After an error the results since the last Wait are void.
 	Wait(ctx context.Context) error
 
 	Dense
@@ -229,7 +307,10 @@ type MoE interface {
 	// weight; with renorm the k weights sum to 1.
 	Route(logits Tensor, k int, renorm bool) Route
 	// RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x). y is overwritten.
+	// Records are taken as they arrive, each once for all rows; the sums keep the slot order all the same.
 	RunExperts(y, x Tensor, e Experts, route Route) Usage
+	// ExpertBytes is the most memory that RunExperts takes beside its tensors and slots.
+	ExpertBytes(d ExpertDims, rows int) int
 }
 
 // PLE are the operations of the hashed n-gram embedding.

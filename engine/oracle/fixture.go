@@ -32,6 +32,8 @@ type reportFile struct {
 	Drafts     []engine.Token `json:"mtp_drafts"`
 	Chain      []engine.Token `json:"mtp_chain"`
 	Reference  string         `json:"reference"`
+	// GreedyMargin is the smallest lead of a greedy token over the next one.
+	GreedyMargin float64 `json:"greedy_margin_min"`
 }
 
 // values is one tensor of a fixture: numbers or choices.

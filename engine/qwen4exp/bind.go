@@ -26,6 +26,7 @@ func bind(c *weights.Checkpoint, norm HiddenNorm) (*network, error) {
 	cfg := c.Config()
 	net := &network{dims: dimsOf(cfg)}
 	b := &binder{c: c, d: &net.dims}
+	net.record = b.record
 	net.embed = b.matrix(trunkPrefix+"embed_tokens", net.Vocab, net.Hidden)
 	net.head = net.embed
 	if !cfg.Tied {
@@ -58,6 +59,13 @@ func (b *binder) matrix(name string, out, in int) ops.Matrix {
 		return ops.Matrix{}
 	}
 	return b.stored(t, out, in)
+}
+
+// precise is matrix for what decides: its products are in float32 in every class.
+func (b *binder) precise(name string, out, in int) ops.Matrix {
+	m := b.matrix(name, out, in)
+	m.Precise = true
+	return m
 }
 
 // stored refers to a tensor as the operations do. Quantised shapes are the logical ones.
@@ -138,8 +146,8 @@ func (b *binder) deltaNet(prefix string) *deltaNet {
 	return &deltaNet{
 		qkv:    b.matrix(prefix+"in_proj_qkv", d.Channels, d.Hidden),
 		z:      b.matrix(prefix+"in_proj_z", values, d.Hidden),
-		a:      b.matrix(prefix+"in_proj_a", d.Delta.Hv, d.Hidden),
-		b:      b.matrix(prefix+"in_proj_b", d.Delta.Hv, d.Hidden),
+		a:      b.precise(prefix+"in_proj_a", d.Delta.Hv, d.Hidden),
+		b:      b.precise(prefix+"in_proj_b", d.Delta.Hv, d.Hidden),
 		conv:   b.conv(prefix+"conv1d", d.Channels, d.Taps),
 		aLog:   b.vector(prefix+"A_log", d.Delta.Hv),
 		dtBias: b.vector(prefix+"dt_bias", d.Delta.Hv),
@@ -166,27 +174,44 @@ func (b *binder) attention(prefix string) *attention {
 func (b *binder) moe(layer string) moe {
 	d, prefix := b.d, layer+".mlp."
 	m := moe{
-		router:      b.matrix(prefix+"gate", d.Experts, d.Hidden),
+		router:      b.precise(prefix+"gate", d.Experts, d.Hidden),
 		sharedScore: b.matrix(prefix+"shared_expert_gate", 1, d.Hidden),
 		sharedGate:  b.matrix(prefix+"shared_expert.gate_proj", d.SharedInner, d.Hidden),
 		sharedUp:    b.matrix(prefix+"shared_expert.up_proj", d.SharedInner, d.Hidden),
 		sharedDown:  b.matrix(prefix+"shared_expert.down_proj", d.Hidden, d.SharedInner),
+	}
+	m.experts, m.stored = ops.Experts{N: d.Experts, Inner: d.Inner}, -1
+	if p := b.c.Packed(); p != nil {
+		m.stored = p.LayerIndex(layer)
+		return m
 	}
 	stored, err := b.c.Experts(layer, d.Experts, d.Inner, d.Hidden)
 	b.note(err)
 	if err != nil {
 		return m
 	}
-	m.experts = ops.Experts{N: d.Experts, Inner: d.Inner, At: func(e int) ops.Expert {
-		gate, up, down := stored.At(e)
-		return ops.Expert{
-			Gate: b.stored(gate, d.Inner, d.Hidden), Up: b.stored(up, d.Inner, d.Hidden), Down: b.stored(down, d.Hidden, d.Inner),
-		}
-	}}
+	m.experts.At = func(e int) ops.Expert { return b.expert(stored.At(e)) }
 	if d.Experts > 0 {
 		m.experts.At(0) // so that an unknown precision is an error of bind
 	}
 	return m
+}
+
+// expert refers to the three matrices of a record.
+func (b *binder) expert(gate, up, down weights.Tensor) ops.Expert {
+	d := b.d
+	return ops.Expert{
+		Gate: b.stored(gate, d.Inner, d.Hidden), Up: b.stored(up, d.Inner, d.Hidden), Down: b.stored(down, d.Hidden, d.Inner),
+	}
+}
+
+// record refers to the matrices of a packed record, which lies in a slot.
+func (b *binder) record(layer, expert int, record []byte) (ops.Expert, error) {
+	gate, up, down, err := b.c.Packed().Expert(layer, expert, record)
+	if err != nil {
+		return ops.Expert{}, err
+	}
+	return b.expert(gate, up, down), nil
 }
 
 func (b *binder) ple(layer string, at int) *ple {
@@ -197,6 +222,7 @@ func (b *binder) ple(layer string, at int) *ple {
 		normKey:   b.norm(prefix+"norm_key", d.Wide),
 		normQuery: b.norm(prefix+"norm_query", d.Wide),
 		normConv:  b.norm(prefix+"norm_conv", d.Wide),
+		stored:    -1,
 		conv:      b.conv(prefix+"conv1d", d.Wide, d.PLETaps),
 	}
 	hash, err := b.c.Ngram(layer, at)
@@ -206,6 +232,12 @@ func (b *binder) ple(layer string, at int) *ple {
 	}
 	m.hash = hash
 	dim := d.PLEDim / len(hash.Vocab)
+	if p := b.c.Packed(); p != nil {
+		m.stored = slices.IndexFunc(p.Manifest().Ngram, func(t weights.PackedTable) bool { return t.Layer == layer })
+		m.row = func(t weights.Tensor) ops.Matrix { return b.stored(t, t.Shape[0], dim) }
+		m.table = ops.Table{Rows: int(hash.Rows), Dim: dim}
+		return m
+	}
 	shards, err := b.c.NgramTable(layer, cfg.NgramShards, int(hash.Rows), dim)
 	b.note(err)
 	m.table = ops.Table{Rows: int(hash.Rows), Dim: dim}

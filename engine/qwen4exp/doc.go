@@ -6,6 +6,9 @@
 // comes from the checkpoint's config. What (network), how (ops) and where (state) stay apart: a block's file
 // holds its equations, engine/ops holds the operations, state.go says whose memory is whose.
 //
+// Weights stay where they are stored. Those of a checkpoint are mapped; of a packed store the experts and n-gram rows
+// come through engine/stream, into memory that budget.go shares out together with scratch and states.
+//
 // Symbols, with the config key they come from and the tensor that gives them a shape:
 //
 //	symbol  Go field      config key                     meaning

@@ -7,6 +7,7 @@ import (
 
 	"lector/engine"
 	"lector/engine/ops"
+	"lector/engine/stream"
 	"lector/engine/weights"
 )
 
@@ -28,8 +29,11 @@ type Options struct {
 	Tokenizer string
 	// Tokens is how many ids have a token; ids from there on are never chosen. 0: all of the vocabulary.
 	Tokens int
-	// Memory bounds the scratch in bytes; 0: no bound but MaxRows.
+	// Memory bounds in bytes what a chunk works in, the states of all sequences (each by its capacity) and, of a packed
+	// store, the records in memory. Mapped weights are not in it. 0: no bound but MaxRows and the weights' own size.
 	Memory int
+	// Stream says how a packed store is read.
+	Stream stream.Options
 }
 
 // Engine implements engine.Engine over a checkpoint and a backend.
@@ -40,6 +44,8 @@ type Engine struct {
 	opt        Options
 	choices    int // ids that may be chosen
 	maxRows    int
+	store      *stream.Store // nil where all weights are in memory
+	budget     budget
 	turn       chan struct{} // holds one token: chunks of all sequences take turns on the scratch
 	scratch    scratch
 
@@ -66,13 +72,12 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if be.Grid()%net.Ratio != 0 {
 		return nil, fmt.Errorf("open model %s: class %s has a grid of %d tokens, not a multiple of the indexer's %d", c.Name(), be.Class(), be.Grid(), net.Ratio)
 	}
-	maxRows, err := rowsFit(&net.dims, opt.Memory, c.Config().MaxTokens, false)
-	if err != nil {
-		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
-	}
-	e := &Engine{be: be, checkpoint: c, net: net, opt: opt, choices: net.Vocab, maxRows: maxRows, turn: make(chan struct{}, 1)}
+	e := &Engine{be: be, checkpoint: c, net: net, opt: opt, choices: net.Vocab, turn: make(chan struct{}, 1)}
 	if opt.Tokens > 0 {
 		e.choices = min(opt.Tokens, net.Vocab)
+	}
+	if err := e.share(); err != nil {
+		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
 	}
 	return e, nil
 }
@@ -125,15 +130,6 @@ func (e *Engine) Info() engine.Info {
 	return info
 }
 
-// RowsFit is the largest chunk whose scratch fits budget bytes (0: the engine's own); views counts the
-// logits of every row.
-func (e *Engine) RowsFit(budget int, views bool) (int, error) {
-	if budget == 0 {
-		budget = e.opt.Memory
-	}
-	return rowsFit(&e.net.dims, budget, e.checkpoint.Config().MaxTokens, views)
-}
-
 // NewSequence implements engine.Engine.
 func (e *Engine) NewSequence(capacity int) (engine.Sequence, error) { return e.Sequence(capacity) }
 
@@ -146,11 +142,16 @@ func (e *Engine) Sequence(capacity int) (*Sequence, error) {
 	if capacity < 1 || capacity > limit {
 		return nil, fmt.Errorf("capacity of %d tokens: %w: the model takes 1 to %d", capacity, engine.ErrTooLong, limit)
 	}
-	st, err := newState(e.be, e.net)
+	held, err := e.take(capacity)
 	if err != nil {
 		return nil, err
 	}
-	return &Sequence{engine: e, net: e.net, st: st, capacity: capacity}, nil
+	st, err := newState(e.be, e.net)
+	if err != nil {
+		e.giveBack(held)
+		return nil, err
+	}
+	return &Sequence{engine: e, net: e.net, st: st, capacity: capacity, held: held}, nil
 }
 
 // claim waits for the scratch and makes it large enough for rows.
@@ -180,5 +181,8 @@ func (e *Engine) ReleaseScratch() {
 // Close implements engine.Engine.
 func (e *Engine) Close() error {
 	e.ReleaseScratch()
-	return nil
+	if e.store == nil {
+		return nil
+	}
+	return e.store.Close()
 }

@@ -6,4 +6,7 @@ import "lector/engine/ops"
 func BackendOf(e *Engine) ops.Backend { return e.be }
 
 // ScratchBytes is what a chunk of rows needs.
-func ScratchBytes(e *Engine, rows int, views bool) int { return scratchBytes(&e.net.dims, rows, views) }
+func ScratchBytes(e *Engine, rows int, views bool) int { return e.chunkBytes(rows, views) }
+
+// Planned is what chunks, the ring and live sequences take of the budget.
+func Planned(e *Engine) int64 { return e.budget.chunk + e.budget.ring + e.budget.states }

@@ -6,6 +6,7 @@ import "lector/engine/ops"
 type moe struct {
 	router               ops.Matrix // [E, h]
 	experts              ops.Experts
+	stored               int        // index of the layer in a packed store, -1 where experts are in memory
 	sharedScore          ops.Matrix // [1, h]
 	sharedGate, sharedUp ops.Matrix // [inner, h]
 	sharedDown           ops.Matrix // [h, inner]
@@ -24,7 +25,11 @@ func (m *moe) forward(f *pass, layer int) {
 	be.Linear(f.router, f.x, m.router)
 	route := be.Route(f.router, d.TopK, d.Renorm)
 	f.view.route(layer, f, route)
-	used := be.RunExperts(f.y, f.x, m.experts, route)
+	experts := m.experts
+	if f.store != nil {
+		experts.Records = f.store.Layer(f.ctx, m.stored, f.rows <= decodeRows)
+	}
+	used := be.RunExperts(f.y, f.x, experts, route)
 	f.stats.Records += used.Records
 	f.stats.RecordBytes += used.Bytes
 

@@ -1,6 +1,9 @@
 package qwen4exp
 
-import "lector/engine/ops"
+import (
+	"lector/engine/ops"
+	"lector/engine/stream"
+)
 
 // network is the whole model, bound to its weights: immutable and shared by all sequences.
 type network struct {
@@ -9,7 +12,8 @@ type network struct {
 	layers []layer
 	final  hyper // gated read without injection
 	head   ops.Matrix
-	mtp    *draftHead // nil without one
+	mtp    *draftHead  // nil without one
+	record stream.View // operands of a packed record
 }
 
 // layer is one decoder layer: an optional PLE in front, a mixer, a mixture of experts.
@@ -28,6 +32,8 @@ type layer struct {
 //
 //	wide_0 = E[t], n times;  wide_{i+1} = layer_i(wide_i)
 func (m *network) trunk(f *pass, st *state) error {
+	m.gather(f)
+	defer f.endGather()
 	f.be.Embed(f.x, m.embed, f.ids)
 	f.be.Replicate(f.wide, f.x)
 	f.view.wide(0, f)
@@ -54,7 +60,9 @@ func (l *layer) forward(f *pass, st *layerState) error {
 	}
 	if l.ple != nil {
 		f.flush()
-		l.ple.forward(f, st.ple)
+		if err := l.ple.forward(f, st.ple); err != nil {
+			return err
+		}
 	}
 	l.readMix.read(f, true)
 	l.mix(f, st)

@@ -2,37 +2,45 @@ package qwen4exp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"lector/engine"
 	"lector/engine/ops"
+	"lector/engine/stream"
 )
 
 // pass is one run over the rows of a chunk: the tensors sliced to those rows, where they stand, and where
 // their time is counted.
 type pass struct {
 	tensors
-	be      ops.Backend
-	dims    *dims
-	ctx     context.Context
-	rows    int
-	pos     int            // of row 0
-	ids     []engine.Token // of the rows
-	history []engine.Token // the sequence's tokens, the rows' own included
-	keep    bool           // keep what a replay needs
-	draft   bool           // a pass of the draft head: its time is MTP's
-	pending ops.Tensor     // block output whose injection is deferred
-	rowIDs  []int64
-	stats   *engine.ChunkStats
-	clock   *time.Time // of the last wait
-	whole   *tensors
-	view    *view
+	be        ops.Backend
+	dims      *dims
+	ctx       context.Context
+	rows      int
+	pos       int            // of row 0
+	ids       []engine.Token // of the rows
+	history   []engine.Token // the sequence's tokens, the rows' own included
+	keep      bool           // keep what a replay needs
+	draft     bool           // a pass of the draft head: its time is MTP's
+	pending   ops.Tensor     // block output whose injection is deferred
+	rowIDs    []int64
+	store     *stream.Store             // nil where all weights are in memory
+	gathering map[int]*stream.Gathering // n-gram rows on their way, by table
+	stats     *engine.ChunkStats
+	clock     *time.Time // of the last wait
+	whole     *tensors
+	view      *view
 }
 
 // newPass starts a pass over rows; the clock starts now.
 func newPass(ctx context.Context, s *Sequence, rows int, stats *engine.ChunkStats) *pass {
 	now := time.Now()
-	f := &pass{be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, clock: &now, whole: &s.engine.scratch.tensors, view: s.view}
+	f := &pass{
+		be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, clock: &now, whole: &s.engine.scratch.tensors, view: s.view,
+		store: s.engine.store, gathering: map[int]*stream.Gathering{},
+	}
 	return f.of(rows, s.st.pos, nil)
 }
 
@@ -54,6 +62,17 @@ func (f *pass) wait(part *float64) error {
 	}
 	*part += now.Sub(*f.clock).Seconds()
 	*f.clock = now
+	return deviceError(err)
+}
+
+// deviceError says a backend's failure in the words of package engine.
+func deviceError(err error) error {
+	switch {
+	case errors.Is(err, ops.ErrDevice):
+		return fmt.Errorf("%w: %w", engine.ErrDevice, err)
+	case errors.Is(err, ops.ErrMemory):
+		return fmt.Errorf("%w: %w", engine.ErrMemory, err)
+	}
 	return err
 }
 

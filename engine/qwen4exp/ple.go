@@ -10,9 +10,11 @@ import (
 // ple is the hashed n-gram embedding in front of a layer.
 type ple struct {
 	hash       weights.NgramHash
-	table      ops.Table
-	key, value ops.Matrix // [W, e], [h, e] with e = ple_embed_dim
-	normKey    []float32  // scales [W]
+	table      ops.Table                       // without shards where rows are stored
+	stored     int                             // index of the table in a packed store, -1 where it is in memory
+	row        func(weights.Tensor) ops.Matrix // operands of gathered rows
+	key, value ops.Matrix                      // [W, e], [h, e] with e = ple_embed_dim
+	normKey    []float32                       // scales [W]
 	normQuery  []float32
 	normConv   []float32
 	conv       []float32 // [W, Kp], dilated by N
@@ -24,13 +26,17 @@ type ple struct {
 //	key = groupedRMSNorm(Wk e);  query = groupedRMSNorm(wide);  val = Wv e
 //	s_g = key_g . query_g / sqrt(h);  v_g = sigmoid(sign(s_g) sqrt(max(|s_g|, 1e-6))) val
 //	z = groupedRMSNorm(v);  wide += v + silu(conv z)
-func (m *ple) forward(f *pass, st *pleState) {
+func (m *ple) forward(f *pass, st *pleState) error {
 	be, d := f.be, f.dims
 	if f.skips("ple") {
-		return
+		return nil
 	}
 	start := time.Now()
-	be.Gather(f.e, m.table, m.rowIDs(f))
+	table, ids, err := m.rows(f)
+	if err != nil {
+		return err
+	}
+	be.Gather(f.e, table, ids)
 	f.stats.Ngram += f.since(start)
 
 	be.Linear(f.z, f.e, m.key)
@@ -46,6 +52,43 @@ func (m *ple) forward(f *pass, st *pleState) {
 		be.CopyRows(st.kept, 0, f.z, 0)
 	}
 	be.Add(f.wide, f.u)
+	return nil
+}
+
+// gather starts to read the rows of the chunk's n-grams, which depend on tokens alone, for every layer that needs some.
+func (m *network) gather(f *pass) {
+	if f.store == nil || f.skips("ple") {
+		return
+	}
+	for i := range m.layers[:f.layerCap(len(m.layers))] {
+		if p := m.layers[i].ple; p != nil {
+			f.gathering[p.stored] = f.store.Gather(f.ctx, p.stored, p.rowIDs(f))
+		}
+	}
+}
+
+// endGather stops what is being read.
+func (f *pass) endGather() {
+	for _, g := range f.gathering {
+		g.End()
+	}
+	clear(f.gathering)
+}
+
+// rows is the table to gather from and the ids in it: the whole table, or the rows that were read for this chunk.
+func (m *ple) rows(f *pass) (ops.Table, []int64, error) {
+	if f.store == nil {
+		return m.table, m.rowIDs(f), nil
+	}
+	rows, err := f.gathering[m.stored].Wait()
+	if err != nil {
+		return ops.Table{}, nil, err
+	}
+	table := ops.Table{Rows: rows.Each * len(rows.Shards), Dim: m.table.Dim}
+	for _, s := range rows.Shards {
+		table.Shards = append(table.Shards, m.row(s))
+	}
+	return table, rows.IDs, nil
 }
 
 // rowIDs hashes the chunk's n-grams: heads ids a row.

@@ -113,6 +113,9 @@ func (s *Sequence) Restore(pos engine.Pos) (engine.Restoration, error) {
 	if err := s.st.reserve(s.engine.be, &s.net.dims, int(pos)+engine.MaxDrafts, s.capacity+engine.MaxDrafts); err != nil {
 		return nil, fmt.Errorf("restore %d tokens: %w", pos, err)
 	}
+	if err := s.engine.be.Wait(context.Background()); err != nil { // what is queued must not land in what is restored
+		return nil, fmt.Errorf("restore %d tokens: %w", pos, deviceError(err))
+	}
 	s.broken = true // until Commit
 	s.st.reset()
 	s.st.tokens = make([]engine.Token, pos)
@@ -162,7 +165,7 @@ func (r *restoration) Commit(ctx context.Context) error {
 	}
 	if err := s.engine.be.Wait(ctx); err != nil {
 		r.Abort()
-		return fmt.Errorf("restore %d tokens: %w", r.pos, err)
+		return fmt.Errorf("restore %d tokens: %w", r.pos, deviceError(err))
 	}
 	r.done, s.broken = true, false
 	s.st.pos = r.pos

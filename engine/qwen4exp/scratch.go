@@ -86,26 +86,18 @@ func scratchBytes(d *dims, rows int, views bool) int {
 	return total
 }
 
-// rowsFit is the largest chunk, at most limit rows, whose scratch fits budget bytes (0: no limit).
-func rowsFit(d *dims, budget, limit int, views bool) (int, error) {
-	limit = min(limit, MaxRows)
-	if budget == 0 {
-		return limit, nil
-	}
-	low, high := 0, limit
+// rowsFit is the largest chunk, at most limit rows, for which bytes gives at most budget; 0 if none does.
+func rowsFit(budget, limit int, bytes func(rows int) int) int {
+	low, high := 0, min(limit, MaxRows)
 	for low < high {
 		mid := low + (high-low+1)/2
-		if scratchBytes(d, mid, views) <= budget {
+		if bytes(mid) <= budget {
 			low = mid
 		} else {
 			high = mid - 1
 		}
 	}
-	if low == 0 {
-		return 0, fmt.Errorf("%w: a chunk of one token needs %d bytes of scratch, the budget is %d: raise --memory",
-			engine.ErrMemory, scratchBytes(d, 1, views), budget)
-	}
-	return low, nil
+	return low
 }
 
 // scratch is the engine's one set of tensors. It only grows; release gives all of it back.

@@ -21,6 +21,7 @@ type Sequence struct {
 	view     *view // nil unless debugging
 	broken   bool
 	closed   bool
+	held     int64 // bytes of the memory budget
 }
 
 var _ engine.Sequence = (*Sequence)(nil)
@@ -99,13 +100,20 @@ func (s *Sequence) run(ctx context.Context, rows int, body func(f *pass) error) 
 	}
 	defer release()
 	room := s.st.pos + rows + engine.MaxDrafts
+	if s.engine.budget.total > 0 { // growing holds the old caches beside the new: take at once what was reserved
+		room = s.capacity + engine.MaxDrafts
+	}
 	if err := s.st.reserve(s.engine.be, &s.net.dims, room, s.capacity+engine.MaxDrafts); err != nil {
 		return engine.ChunkStats{}, err
 	}
 	stats := engine.ChunkStats{Tokens: rows}
 	s.view.begin(s, rows)
+	before := s.engine.read()
 	if err := body(newPass(ctx, s, rows, &stats)); err != nil {
-		return engine.ChunkStats{}, err
+		return engine.ChunkStats{}, storageError(err)
+	}
+	if used := s.engine.read().Sub(before); s.engine.store != nil {
+		stats.Records, stats.RecordBytes, stats.RingWait = used.Records, used.Bytes, used.RingWait.Seconds()
 	}
 	stats.Seconds = time.Since(start).Seconds()
 	stats.Other = stats.Seconds - stats.Delta - stats.Attention - stats.Experts - stats.MTP - stats.Ngram
@@ -212,6 +220,7 @@ func (s *Sequence) Close() error {
 	if !s.closed {
 		s.closed = true
 		s.st.release(s.engine.be)
+		s.engine.giveBack(s.held)
 	}
 	return nil
 }

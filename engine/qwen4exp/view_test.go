@@ -135,9 +135,12 @@ func TestRowsFitTheBudget(t *testing.T) {
 	if _, err := e.RowsFit(1000, false); !errors.Is(err, engine.ErrMemory) {
 		t.Errorf("a budget of 1000 bytes: %v", err)
 	}
-	small := open(t, "tiny", cpu.New(cpu.Options{}), qwen4exp.Options{Memory: 1 << 20})
+	small := open(t, "tiny", cpu.New(cpu.Options{}), qwen4exp.Options{Memory: 2 << 20})
 	defer small.Close()
-	s, err := small.Sequence(0)
+	if _, err := small.Sequence(0); !errors.Is(err, engine.ErrMemory) {
+		t.Errorf("a sequence whose state does not fit beside the scratch: %v", err)
+	}
+	s, err := small.Sequence(small.Info().MaxChunk + 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,198 @@
+package qwen4exp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"lector/engine"
+	"lector/engine/ops"
+	"lector/engine/stream"
+)
+
+// budget shares Options.Memory. What a chunk and the ring of records need is set aside when the model is opened;
+// sequences take from the rest, and the pool of resident records has what they leave.
+type budget struct {
+	total int64 // 0: no bound
+	chunk int64 // of the largest chunk
+	slot  int64 // of one record, 0 where all weights are in memory
+	ring  int64 // of the slots that records pass through
+
+	mu     sync.Mutex
+	states int64 // of live sequences
+}
+
+// chunkBytes is what a chunk of rows works in, the backend's own memory and gathered n-gram rows included.
+func (e *Engine) chunkBytes(rows int, views bool) int {
+	d := &e.net.dims
+	total := scratchBytes(d, rows, views)
+	packed := e.checkpoint.Packed()
+	total += e.be.ExpertBytes(ops.ExpertDims{Width: d.Hidden, Inner: d.Inner, TopK: d.TopK, Stored: packed != nil}, rows+1) // the head has one row more
+	for i := range e.net.layers {
+		if p := e.net.layers[i].ple; p != nil && packed != nil {
+			total += stream.GatherBytes(packed, p.stored, rows*len(p.hash.Vocab))
+		}
+	}
+	return total
+}
+
+// share sets aside what chunks and the ring take, and opens the packed store.
+func (e *Engine) share() error {
+	b := &e.budget
+	b.total = int64(e.opt.Memory)
+	packed := e.checkpoint.Packed()
+	ring, least, records := 0, 0, 0
+	if packed != nil {
+		records, least, b.slot = stream.Records(packed), stream.LeastSlots(packed), int64(stream.SlotBytes(packed))
+		ring = max(least, min(e.opt.Stream.RingOrDefault(), records))
+	}
+	rest, err := e.afterFloor(least)
+	if err != nil {
+		return err
+	}
+	if b.total > 0 && b.slot > 0 {
+		ring = max(least, min(ring, least+int(rest/4/b.slot)))
+		rest -= int64(ring-least) * b.slot
+	}
+	e.maxRows = min(e.checkpoint.Config().MaxTokens, MaxRows)
+	if b.total > 0 {
+		share := int64(e.chunkBytes(1, false)) + rest/2
+		e.maxRows = max(1, rowsFit(int(share), e.maxRows, func(rows int) int { return e.chunkBytes(rows, false) }))
+	}
+	b.chunk, b.ring = int64(e.chunkBytes(e.maxRows, false)), int64(ring)*b.slot
+	if packed == nil {
+		return nil
+	}
+	slots := records
+	if b.total > 0 {
+		slots = int(min(int64(slots), (b.total-b.chunk)/b.slot))
+	}
+	return e.openStore(max(slots, ring), ring)
+}
+
+// afterFloor is what the budget leaves after the least that runs: a chunk of one token, the state for it, and a ring of
+// `least` records.
+func (e *Engine) afterFloor(least int) (int64, error) {
+	b := &e.budget
+	if b.total == 0 {
+		return 0, nil
+	}
+	state, err := e.stateBytes(1)
+	if err != nil {
+		return 0, err
+	}
+	chunk, ring := int64(e.chunkBytes(1, false)), int64(least)*b.slot
+	if floor := chunk + state + ring; b.total < floor {
+		return 0, fmt.Errorf("%w: the least that runs is %d bytes: %d for a chunk of one token, %d for its state, %d for %d expert records; the budget is %d: raise --memory",
+			engine.ErrMemory, floor, chunk, state, ring, least, b.total)
+	}
+	return b.total - chunk - state - ring, nil
+}
+
+func (e *Engine) openStore(slots, ring int) error {
+	mem, err := e.be.AllocSlots(slots, int(e.budget.slot))
+	if err != nil {
+		return err
+	}
+	o := e.opt.Stream
+	o.Ring = ring
+	e.store, err = stream.Open(e.checkpoint.Packed(), mem, e.net.record, o)
+	if err == nil {
+		e.fitPool()
+	}
+	return err
+}
+
+// fitPool lets the pool of resident records have what the rest leaves.
+func (e *Engine) fitPool() {
+	if b := &e.budget; e.store != nil && b.total > 0 {
+		e.store.Limit(int((b.total - b.chunk - b.states) / b.slot))
+	}
+}
+
+// take reserves the state of a sequence.
+func (e *Engine) take(capacity int) (int64, error) {
+	b := &e.budget
+	if b.total == 0 {
+		return 0, nil
+	}
+	need, err := e.stateBytes(capacity)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if free := b.total - b.chunk - b.ring - b.states; need > free {
+		return 0, fmt.Errorf("%w: a sequence of %d tokens needs %d bytes of state, %d are free: of the budget of %d, chunks of %d tokens take %d, the ring of expert records %d, other sequences %d: raise --memory",
+			engine.ErrMemory, capacity, need, max(0, free), b.total, e.maxRows, b.chunk, b.ring, b.states)
+	}
+	b.states += need
+	e.fitPool()
+	return need, nil
+}
+
+// giveBack ends a reservation.
+func (e *Engine) giveBack(held int64) {
+	b := &e.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.states -= held
+	e.fitPool()
+}
+
+// RowsFit is the largest chunk whose work fits budget bytes (0: the engine's own share); views counts the logits of
+// every row.
+func (e *Engine) RowsFit(budget int, views bool) (int, error) {
+	limit := e.checkpoint.Config().MaxTokens
+	if budget == 0 {
+		if e.budget.total == 0 {
+			return min(limit, MaxRows), nil
+		}
+		budget = int(e.budget.chunk)
+	}
+	rows := rowsFit(budget, limit, func(rows int) int { return e.chunkBytes(rows, views) })
+	if rows == 0 {
+		return 0, fmt.Errorf("%w: a chunk of one token needs %d bytes, the budget is %d: raise --memory",
+			engine.ErrMemory, e.chunkBytes(1, views), budget)
+	}
+	return rows, nil
+}
+
+// read is what was read from storage so far.
+func (e *Engine) read() stream.Stats {
+	if e.store == nil {
+		return stream.Stats{}
+	}
+	return e.store.Stats()
+}
+
+// storageError marks what the reader reports, for those who decide by it.
+func storageError(err error) error {
+	if errors.Is(err, stream.ErrRead) || errors.Is(err, stream.ErrRecord) {
+		return fmt.Errorf("%w: %w", engine.ErrStorage, err)
+	}
+	return err
+}
+
+// stateBytes is what a sequence of a capacity holds: the layout is that of newState and reserve.
+func (e *Engine) stateBytes(capacity int) (int64, error) {
+	be := &tally{Backend: e.be}
+	st, err := newState(be, e.net)
+	if err != nil {
+		return 0, err
+	}
+	rows := capacity + engine.MaxDrafts
+	err = st.reserve(be, &e.net.dims, rows, rows)
+	return be.bytes, err
+}
+
+// tally is a backend that counts allocations and makes none.
+type tally struct {
+	ops.Backend
+	bytes int64
+}
+
+func (t *tally) Alloc(rows, cols int) (ops.Tensor, error) {
+	t.bytes += (int64(rows)*int64(cols)*4 + pageBytes - 1) / pageBytes * pageBytes
+	return ops.Tensor{Rows: rows, Cols: cols}, nil
+}

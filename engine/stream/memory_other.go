@@ -1,0 +1,11 @@
+//go:build !unix
+
+package stream
+
+// allocate takes n bytes of Go's heap where memory cannot be mapped.
+func allocate(n int) (data []byte, free func(), err error) {
+	return make([]byte, n+PageBytes), func() {}, nil
+}
+
+// drop does nothing where memory is not mapped.
+func drop([]byte) {}
