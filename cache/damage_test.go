@@ -174,7 +174,7 @@ func TestCompatible(t *testing.T) {
 		{"field more", cache.NewIdentity(append(fields(), cache.Field{Name: "x", Value: "y"}), "cpu-f32", 8, nil), []string{"x: ", "y"}},
 		{"order", cache.NewIdentity([]cache.Field{fields()[1], fields()[0]}, "cpu-f32", 8, nil), []string{"codec", "weights"}},
 		{"salt", cache.NewIdentity(fields(), "cpu-f32", 8, []byte("another")), []string{"model id", "salt"}},
-		{"class", cache.NewIdentity(fields(), "metal-h1", 8, nil), []string{"class: ", "metal-h1", "cpu-f32"}},
+		{"class", cache.NewIdentity(fields(), "abacus-1", 8, nil), []string{"class: ", "abacus-1", "cpu-f32"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantError(t, want.Compatible(c.have), cache.ErrIncompatible, c.parts...) })
 	}
@@ -184,7 +184,11 @@ func TestCompatible(t *testing.T) {
 		}
 	}
 	metal := cache.NewIdentity(fields(), "metal-h1", 8, nil)
-	wantError(t, metal.Compatible(metal), cache.ErrIncompatible, "class")
+	if err := want.Compatible(metal); err != nil || cache.Agree("metal-h1", "cpu-f32") != cache.Bounded || cache.Agree("metal-h1", "metal-h1") != cache.Exact {
+		t.Errorf("state of a class that agrees within bounds: %v", err)
+	}
+	unknown := cache.NewIdentity(fields(), "abacus-1", 8, nil)
+	wantError(t, unknown.Compatible(unknown), cache.ErrIncompatible, "class")
 }
 
 // Every stored description with one byte changed is damaged, whichever byte it is.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"slices"
 )
 
 // FormatMajor is part of every ModelID: a change of what stored state means makes other keys. 1: first.
@@ -69,14 +70,26 @@ func hashText(h hash.Hash, s string) {
 	h.Write([]byte(s))
 }
 
-// restorable says whether state made in class from may go on in class to. A class is one written order of
-// every sum, so only a pair that somebody compared is listed: exact pairs give the same bits.
-func restorable(from, to string) bool {
-	switch [2]string{from, to} {
-	case [2]string{"cpu-f32", "cpu-f32"}: // exact
-		return true
+// Agreement says how state made in one numeric class goes on in another.
+type Agreement uint8
+
+const (
+	Unlisted Agreement = iota // nobody compared the two: refused
+	Bounded                   // within the bounds that the fixtures check; texts may part where a choice was close
+	Exact                     // the same bits as not having stopped
+)
+
+// Agree is the one table of class pairs. A class is one written order of every sum, so it agrees with itself
+// exactly; every listed class was compared with cpu-f32 on the fixtures, and so with every other within bounds.
+func Agree(from, to string) Agreement {
+	listed := []string{"cpu-f32", "metal-f32", "metal-h1", "soft-f32", "soft-h1", "ptx-f32", "ptx-h1"}
+	switch {
+	case !slices.Contains(listed, from) || !slices.Contains(listed, to):
+		return Unlisted
+	case from == to:
+		return Exact
 	}
-	return false
+	return Bounded
 }
 
 // Compatible says whether state of have (from a manifest) may be restored by want (the loaded engine): nil, or
@@ -91,7 +104,7 @@ func (want Identity) Compatible(have Identity) error {
 		return refuse(ErrIncompatible, "model id: snapshot has %s, this model has %s with the same fields: "+
 			"it was stored under another tenant's salt or another format", brief(have.Model.String()), brief(want.Model.String()))
 	}
-	if !restorable(have.Class, want.Class) {
+	if Agree(have.Class, want.Class) == Unlisted {
 		return refuse(ErrIncompatible, "class: snapshot was computed by %s, this engine computes %s, "+
 			"and that pair is not known to agree: resume with the class %s, or read the document again", have.Class, want.Class, have.Class)
 	}

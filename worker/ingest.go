@@ -165,7 +165,7 @@ func (in *ingest) restore(ctx context.Context, nodes []cache.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = restore(ctx, fresh, restoreArgs{in.Space, m, in.job.ID, in.tokens[:m.Tokens]})
+	_, err = restore(ctx, fresh, restoreArgs{space: in.Space, manifest: m, job: in.job.ID, tokens: in.tokens[:m.Tokens]})
 	if errors.Is(err, cache.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", errVanished, err)
 	}

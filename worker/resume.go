@@ -144,7 +144,8 @@ func (r *resume) encode() (ids []int32, err error) {
 
 // restore fills the sequence with the handle's state.
 func (r *resume) restore(ctx context.Context) error {
-	if _, err := restore(ctx, r.seq, restoreArgs{space: r.Space, manifest: r.manifest}); err != nil {
+	bounded := cache.Agree(r.manifest.Identity.Class, r.identity.Class) != cache.Exact
+	if _, err := restore(ctx, r.seq, restoreArgs{space: r.Space, manifest: r.manifest, bounded: bounded}); err != nil {
 		return err
 	}
 	r.lastGood, r.result.Usage.Restored = r.manifest.Tokens, r.manifest.Tokens
