@@ -1,16 +1,19 @@
 // Package metal is the part of Metal that this project uses, as interfaces: a device with its buffers,
 // kernel libraries, queues, command buffers, encoders and events. It knows no model.
 //
-// Nothing implements it yet. Three devices are meant to: metal/apple (the real one), metal/soft (the same
-// kernel sources on this CPU) and metal/ptx (the same sources on an NVIDIA GPU).
+// Devices that implement it: metal/apple (the real one) and metal/soft (the same kernel sources on this CPU).
+// metal/record is a device that executes nothing and counts, and metal/metaltest the suite that holds a device
+// to this contract.
 //
 // What an implementation promises:
 //
 //  1. Command buffers of one queue run in the order of Commit; dispatches of one encoder in the order of
 //     encoding, each seeing what the ones before it wrote. Across queues only events order work.
-//  2. Work that was committed ends: Wait returns its error, which names the encoder by its label.
+//  2. Work that was committed ends: Wait returns its error, which names the encoder by its label, and the
+//     events that it was to raise have been raised by then, so that an error leaves nobody waiting.
 //  3. A source that does not compile, a kernel that a library lacks and a size beyond the device's limits
-//     are errors where they are asked for, never a device fault later.
+//     are errors where they are asked for, never a device fault later. Misuse of an encoder, which returns
+//     no error, is the error of Commit: it names encoder and kernel, and nothing of that buffer runs.
 //  4. Closing what committed work still uses is the caller's fault; closing twice is harmless.
 //
 // It refuses textures, argument buffers and hazard tracking: the caller orders its work. A Device, its
@@ -26,9 +29,11 @@ import (
 
 var (
 	// ErrUnavailable says that this machine has no such device, or that this program was built without it.
-	ErrUnavailable = errors.New("no Metal device here")
+	ErrUnavailable = errors.New("no such device here")
 	// ErrCompile says that a kernel source does not compile; the message has the compiler's lines.
 	ErrCompile = errors.New("kernel source does not compile")
+	// ErrNoKernel says that a library has no kernel of a name; the message lists those that it has.
+	ErrNoKernel = errors.New("no such kernel")
 	// ErrMemory says that the device has no memory left for an allocation.
 	ErrMemory = errors.New("device memory is exhausted")
 	// ErrTimeout says that the device did not reach a point in the time it was given.
@@ -50,6 +55,8 @@ type Device interface {
 	NewQueue(label string) (Queue, error)
 	// NewEvent makes an event whose value is 0.
 	NewEvent() (SharedEvent, error)
+	// AllocatedBytes is what its buffers hold now, wrapped memory aside.
+	AllocatedBytes() int64
 	// Close releases the device. Everything made from it must be closed first.
 	Close() error
 }
@@ -151,6 +158,9 @@ type Encoder interface {
 
 // Size counts in three dimensions.
 type Size struct{ X, Y, Z int }
+
+// Count is the product of the three.
+func (s Size) Count() int { return s.X * s.Y * s.Z }
 
 // SharedEvent is a value that only grows, seen by host and device. Each event has one writer.
 type SharedEvent interface {

@@ -1,0 +1,51 @@
+package gpu
+
+import (
+	"lector/engine/ops"
+	"lector/metal"
+	"lector/shaders"
+)
+
+const (
+	linearGemmHalf  kernel[shaders.LinearParams] = "linear_gemm_half"
+	linearGemmFloat kernel[shaders.LinearParams] = "linear_gemm_float"
+	linearMatvec    kernel[shaders.LinearParams] = "linear_matvec"
+)
+
+// Linear: y = x Wᵀ. Up to shaders.VectorRows rows go through the matrix-vector kernel, in float32 from end to end; more
+// go through tiles. The number is as large as a batch of decoded rows can get with its streams side by side.
+func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
+	fit(x.Rows == y.Rows && x.Cols == w.In && y.Cols == w.Out, "Linear "+w.Name, y, x)
+	fitMatrix("Linear", &w)
+	if x.Rows == 0 || w.Out == 0 {
+		return
+	}
+	e := b.begin()
+	defer e.end()
+	m := e.matrix(&w)
+	l := launch{
+		buffers: []region{
+			shaders.LinearY: at(y), shaders.LinearX: at(x),
+			shaders.LinearData: m.data, shaders.LinearScales: m.scales, shaders.LinearBiases: m.biases,
+		},
+		constants: m.constants,
+		work:      2 * float64(x.Rows) * float64(w.In) * float64(w.Out),
+	}
+	p := shaders.LinearParams{Rows: uint32(x.Rows), Inputs: uint32(w.In), Outputs: uint32(w.Out)}
+	if x.Rows <= shaders.VectorRows {
+		l.groups = metal.Size{X: blocks(w.Out, shaders.VectorOutputs), Y: blocks(x.Rows, shaders.VectorTile), Z: 1}
+		l.threads = shaders.VectorThreads
+		dispatch(e, linearMatvec, p, l)
+		return
+	}
+	l.groups = metal.Size{X: blocks(w.Out, shaders.TileOutputs), Y: blocks(x.Rows, shaders.TileRows), Z: 1}
+	l.threads = shaders.TileThreads
+	if b.float32 || w.Precise {
+		dispatch(e, linearGemmFloat, p, l)
+	} else {
+		dispatch(e, linearGemmHalf, p, l)
+	}
+}
+
+// blocks is how many blocks of `each` cover n.
+func blocks(n, each int) int { return (n + each - 1) / each }

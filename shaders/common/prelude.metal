@@ -1,0 +1,25 @@
+// What every library starts with: activations and the sum over a threadgroup.
+
+// How a function that kernels share is declared. Apple's library has it; the language's own text does not.
+#ifndef METAL_FUNC
+#define METAL_FUNC inline __attribute__((always_inline))
+#endif
+
+// Threads of a simdgroup, on every device that runs these kernels.
+#define SIMD_WIDTH 32
+
+// 1 / (1 + e^-x): e^-x may overflow to infinity, which gives 0 as it should.
+METAL_FUNC float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+
+METAL_FUNC float silu(float x) { return x * sigmoid(x); }
+
+// The sum of v over a threadgroup of whole simdgroups, at most 32 of them, in an order that depends on their number
+// alone (sg is this one's). Every thread calls it and gets it. partial [32] belongs to the caller, who uses it for nothing else.
+METAL_FUNC float threadgroup_sum(float v, threadgroup float *partial, uint sg, uint lane, uint simdgroups) {
+  v = simd_sum(v);
+  if (lane == 0) partial[sg] = v;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float total = simd_sum(lane < simdgroups ? partial[lane] : 0.0f);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  return total;
+}

@@ -1,0 +1,55 @@
+// Reading stored matrices. A matrix [out, in] is float32, bfloat16 or half values, or MLX affine codes: value =
+// scale*code + bias, a scale and a bias for every `group` inputs, a row one little-endian bit stream. A row of affine
+// codes is whole words, since a group has at least 32. How a matrix is stored is the pipeline's constants.
+
+constant uint stored_format [[function_constant(CONSTANT_FORMAT)]];
+constant uint stored_bits [[function_constant(CONSTANT_BITS)]];
+constant uint stored_group [[function_constant(CONSTANT_GROUP)]];
+constant uint stored_side [[function_constant(CONSTANT_SIDE)]];
+
+// A stored matrix. Codes, scales and biases begin at multiples of 4 bytes. Plain formats have no scales and biases.
+struct StoredMatrix {
+  device const uchar *data;   // [out, in] or the codes
+  device const uchar *scales; // [out, in/group]
+  device const uchar *biases; // [out, in/group]
+  uint in;
+};
+
+METAL_FUNC float bfloat_bits(ushort v) { return as_type<float>(uint(v) << 16); }
+
+// Number i of a run of plain numbers.
+METAL_FUNC float plain_value(device const uchar *data, uint format, ulong i) {
+  if (format == FORMAT_F32) return ((device const float *)data)[i];
+  if (format == FORMAT_F16) return float(((device const half *)data)[i]);
+  return bfloat_bits(((device const ushort *)data)[i]);
+}
+
+// Eight codes from `codes` on, as one number of 8*stored_bits bits.
+METAL_FUNC ulong eight_codes(device const uchar *codes) {
+  device const ushort *halves = (device const ushort *)codes;
+  device const uint *words = (device const uint *)codes;
+  if (stored_bits == 4) return ulong(words[0]);
+  if (stored_bits == 8) return ulong(words[0]) | ulong(words[1]) << 32;
+  if (stored_bits == 2) return ulong(halves[0]);
+  if (stored_bits == 6) return ulong(halves[0]) | ulong(halves[1]) << 16 | ulong(halves[2]) << 32;
+  return ulong(codes[0]) | ulong(codes[1]) << 8 | ulong(codes[2]) << 16; // 3
+}
+
+// Writes the values of inputs [first, first+8) of a row to v; inputs past the row's end are 0. first is a multiple of 8.
+METAL_FUNC void stored_eight(thread float *v, StoredMatrix m, uint row, uint first) {
+  if (stored_format == FORMAT_AFFINE) {
+    const uint groups = m.in / stored_group;
+    const ulong side = ulong(row) * groups + first / stored_group;
+    const float scale = plain_value(m.scales, stored_side, side);
+    const float bias = plain_value(m.biases, stored_side, side);
+    const uint bits = stored_bits, mask = (1u << bits) - 1;
+    ulong codes = eight_codes(m.data + ulong(row) * (m.in / 8 * bits) + first / 8 * bits);
+    for (int i = 0; i < 8; i++) {
+      v[i] = fma(scale, float(uint(codes) & mask), bias);
+      codes >>= bits;
+    }
+    return;
+  }
+  const ulong at = ulong(row) * m.in + first;
+  for (uint i = 0; i < 8; i++) v[i] = first + i < m.in ? plain_value(m.data, stored_format, at + i) : 0.0f;
+}
