@@ -11,6 +11,8 @@
 //	handles/<sha256>          continuation handles
 //	documents/<sha256>        token ids of submitted documents
 //
+// Children of this package add tags/ (cache/tag), gc/ (cache/gc) and signatures/ (cache/sign).
+//
 // What it promises:
 //
 //  1. Blobs are durable before their node, nodes before the manifest, the manifest before the handle.
@@ -71,6 +73,10 @@ func refuse(kind error, format string, args ...any) error {
 
 // MaxBlob is the largest object a writer makes: each is a single put.
 const MaxBlob = 64 << 20
+
+// RefreshAge is the age from which an object that a put finds is written again, so that a collector that is about to
+// remove it sees that it is wanted. It is half of the least grace that a collector may give beside writers.
+const RefreshAge = 12 * time.Hour
 
 // Store keeps named immutable objects. Names are relative slash paths of [a-z A-Z 0-9 . _ -] elements, none
 // of them "." or ".."; anything else is ErrName (CheckName says so). Errors name the call and the object.

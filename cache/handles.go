@@ -29,8 +29,8 @@ func (s *Space) PutHandle(ctx context.Context, h Handle) (Digest, error) {
 	if err := h.check(); err != nil {
 		return Digest{}, fmt.Errorf("store handle: %w", err)
 	}
-	if h.Tenant != s.tenant() {
-		return Digest{}, fmt.Errorf("store handle: it is of tenant %s, and this is the space of %s", h.Tenant, s.tenant())
+	if h.Tenant != s.TenantName() {
+		return Digest{}, fmt.Errorf("store handle: it is of tenant %s, and this is the space of %s", h.Tenant, s.TenantName())
 	}
 	if _, err := s.Store.Stat(ctx, s.manifestName(h.Manifest)); err != nil {
 		return Digest{}, fmt.Errorf("store handle: its manifest %s: %w", s.manifestName(h.Manifest), err)
@@ -57,8 +57,8 @@ func (s *Space) Handle(ctx context.Context, d Digest) (Handle, error) {
 	if err != nil {
 		return Handle{}, fmt.Errorf("read handle %s: %w", HandleName(d), err)
 	}
-	if h.Tenant != s.tenant() {
-		return Handle{}, refuse(ErrIncompatible, "handle %s belongs to tenant %s, not %s", HandleName(d), h.Tenant, s.tenant())
+	if h.Tenant != s.TenantName() {
+		return Handle{}, refuse(ErrIncompatible, "handle %s belongs to tenant %s, not %s", HandleName(d), h.Tenant, s.TenantName())
 	}
 	return h, nil
 }
@@ -97,7 +97,7 @@ func (s *Space) completeHandle(ctx context.Context, letters string) (found Diges
 		return found, err
 	}
 	count := 0
-	for object, err := range s.Store.List(ctx, s.tenant()+"/handles/"+handleHex(letters)) {
+	for object, err := range s.Store.List(ctx, s.TenantName()+"/handles/"+handleHex(letters)) {
 		if err != nil {
 			return found, fmt.Errorf("list handles: %w", err)
 		}
@@ -125,7 +125,7 @@ func (s *Space) Handles(ctx context.Context) iter.Seq2[StoredHandle, error] {
 			yield(StoredHandle{}, err)
 			return
 		}
-		for object, err := range s.Store.List(ctx, s.tenant()+"/handles/") {
+		for object, err := range s.Store.List(ctx, s.TenantName()+"/handles/") {
 			if err != nil {
 				yield(StoredHandle{}, fmt.Errorf("list handles: %w", err))
 				return

@@ -34,7 +34,7 @@ func (s *Space) chain(ctx context.Context, keys []Key) ([]Node, error) {
 	var parent Key
 	at := 0
 	for _, key := range keys {
-		node, err := s.node(ctx, key)
+		node, err := s.Node(ctx, key)
 		if errors.Is(err, ErrNotFound) {
 			return nodes, nil
 		}

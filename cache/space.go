@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // DefaultTenant is the tenant of a Space that names none.
@@ -19,13 +20,14 @@ const maxDocumentBytes = MaxBlob
 // used from any goroutine, and copied.
 type Space struct {
 	Store  Store
-	Tenant string // "" is DefaultTenant
+	Tenant string           // "" is DefaultTenant
+	Now    func() time.Time // the store's clock; nil: this machine's, which must be right to the hour
 
 	blobLimit int64 // tests cut streams into smaller blobs; 0 is MaxBlob
 }
 
-// tenant is the name that objects live under.
-func (s *Space) tenant() string {
+// TenantName is the name that objects live under.
+func (s *Space) TenantName() string {
 	if s.Tenant == "" {
 		return DefaultTenant
 	}
@@ -33,19 +35,19 @@ func (s *Space) tenant() string {
 }
 
 // The names of the stored objects.
-func (s *Space) blobName(d Digest) string     { return s.tenant() + "/blobs/" + d.String() }
-func (s *Space) nodeName(k Key) string        { return s.tenant() + "/nodes/" + k.String() }
-func (s *Space) keepName(k Key) string        { return s.tenant() + "/keep/" + k.String() }
-func (s *Space) manifestName(d Digest) string { return s.tenant() + "/manifests/" + d.String() }
-func (s *Space) handleName(d Digest) string   { return s.tenant() + "/handles/" + d.String() }
-func (s *Space) documentName(d Digest) string { return s.tenant() + "/documents/" + d.String() }
+func (s *Space) blobName(d Digest) string     { return s.TenantName() + "/blobs/" + d.String() }
+func (s *Space) nodeName(k Key) string        { return s.TenantName() + "/nodes/" + k.String() }
+func (s *Space) keepName(k Key) string        { return s.TenantName() + "/keep/" + k.String() }
+func (s *Space) manifestName(d Digest) string { return s.TenantName() + "/manifests/" + d.String() }
+func (s *Space) handleName(d Digest) string   { return s.TenantName() + "/handles/" + d.String() }
+func (s *Space) documentName(d Digest) string { return s.TenantName() + "/documents/" + d.String() }
 func (s *Space) rollingFolder(job string) string {
-	return s.tenant() + "/rolling/" + job + "/"
+	return s.TenantName() + "/rolling/" + job + "/"
 }
 
 // check refuses a tenant or a job that is more than one element of a name. job may be empty.
 func (s *Space) check(job string) error {
-	if !validElement(s.tenant()) {
+	if !validElement(s.TenantName()) {
 		return refuse(ErrName, "tenant %.80q is not a name of letters, digits, '.', '_' and '-'", s.Tenant)
 	}
 	if job != "" && !validElement(job) {
@@ -105,13 +107,30 @@ func (s *Space) putBlob(ctx context.Context, name string, b []byte) (wrote bool,
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
-	if err == nil && object.Size == size {
+	if err == nil && object.Size == size && s.Age(object) < RefreshAge {
 		return false, nil
 	}
 	if err := s.Store.Put(ctx, name, bytes.NewReader(b), size, Replace); err != nil {
-		return false, fmt.Errorf("store %s again in place of a cut one: %w", name, err)
+		return false, fmt.Errorf("store %s again in place of a cut or an old one: %w", name, err)
 	}
 	return true, nil
+}
+
+// Age is how long ago an object was written, by the store's clock.
+func (s *Space) Age(o Object) time.Duration {
+	if s.Now == nil {
+		return time.Since(o.Time)
+	}
+	return s.Now().Sub(o.Time)
+}
+
+// refresh writes a small object again that stands with these bytes, when it is old or has just gone.
+func (s *Space) refresh(ctx context.Context, name string, b []byte) error {
+	o, err := s.Store.Stat(ctx, name)
+	if err == nil && s.Age(o) < RefreshAge || err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), Replace)
 }
 
 // putOnce puts a small object if its name is free, and returns the bytes that stand. A lost answer to our own put
@@ -123,6 +142,9 @@ func (s *Space) putOnce(ctx context.Context, name string, b []byte, limit int64)
 	}
 	standing, err = s.read(ctx, name, limit)
 	if errors.Is(put, ErrExists) {
+		if err == nil && bytes.Equal(standing, b) {
+			err = s.refresh(ctx, name, b)
+		}
 		return standing, err
 	}
 	if err == nil && bytes.Equal(standing, b) {
@@ -193,8 +215,8 @@ func (s *Space) Document(ctx context.Context, d Digest) ([]int32, error) {
 	return tokens, nil
 }
 
-// node reads and checks the node of a key. Errors: ErrNotFound, ErrCorrupt.
-func (s *Space) node(ctx context.Context, key Key) (Node, error) {
+// Node reads and checks the node of a key. Errors: ErrNotFound, ErrCorrupt.
+func (s *Space) Node(ctx context.Context, key Key) (Node, error) {
 	b, err := s.read(ctx, s.nodeName(key), maxNodeBytes)
 	if err != nil {
 		return Node{}, err

@@ -53,7 +53,7 @@ func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
 func (s *Space) verifyNodes(ctx context.Context, m Manifest, r *Report) error {
 	var parent Key
 	for _, c := range m.Chunks {
-		n, err := s.node(ctx, c.Key)
+		n, err := s.Node(ctx, c.Key)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			r.NodesMissing++

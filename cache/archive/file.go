@@ -1,0 +1,211 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"lector/cache"
+)
+
+// A file is a safetensors file: the length of the header (8 bytes, little-endian), the header (JSON, padded with spaces
+// to a multiple of 8), then the tensors back to back in the order of the layout. A rows region is a tensor with its rows
+// as the first dimension.
+const (
+	format    = "lector snapshot 1"
+	maxHeader = 100 << 20 // what safetensors allows
+	metadata  = "__metadata__"
+)
+
+// tensor is one entry of the header.
+type tensor struct {
+	DType   string   `json:"dtype"`
+	Shape   []int    `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// description is what the header says beside the tensors; all are strings, as the format wants.
+type description struct {
+	Format   string `json:"format"`
+	Name     string `json:"name"` // of the handle, which holds its digest
+	Handle   string `json:"handle"`
+	Manifest string `json:"manifest"`
+}
+
+// tensorType is the safetensors name of a type, "" for one that is not known.
+func tensorType(dtype string) string {
+	switch dtype {
+	case "f32", "i32", "f16", "bf16", "i8":
+		return strings.ToUpper(dtype)
+	}
+	return ""
+}
+
+// plan is where everything of a snapshot lies in its file.
+type plan struct {
+	header  []byte
+	offsets []int64 // of the layout's regions, from the beginning of the file
+	size    int64
+}
+
+// newPlan lays out the file of a checked manifest.
+func newPlan(h cache.Handle, m cache.Manifest) (plan, error) {
+	body, err := m.Encode()
+	if err != nil {
+		return plan{}, err
+	}
+	var p plan
+	buf := bytes.NewBufferString("{")
+	if err := field(buf, metadata, description{format, cache.HandleName(cache.Sum(h.Encode())), string(h.Encode()), string(body)}); err != nil {
+		return p, err
+	}
+	at := int64(0)
+	for _, s := range m.Layout {
+		t := tensor{DType: tensorType(s.DType), Shape: append([]int{}, s.Shape...)}
+		if t.DType == "" || s.Name == metadata {
+			return p, fmt.Errorf("region %s: safetensors cannot hold it", s)
+		}
+		if s.Kind == cache.Rows {
+			t.Shape = append([]int{rows(s, m.Tokens)}, t.Shape...)
+		}
+		p.offsets = append(p.offsets, at)
+		t.Offsets = [2]int64{at, at + size(s, m.Tokens)}
+		at = t.Offsets[1]
+		buf.WriteByte(',')
+		if err := field(buf, s.Name, t); err != nil {
+			return p, err
+		}
+	}
+	buf.WriteByte('}')
+	for buf.Len()%8 != 0 {
+		buf.WriteByte(' ')
+	}
+	if buf.Len() > maxHeader {
+		return p, fmt.Errorf("a header of %d bytes is more than safetensors allows", buf.Len())
+	}
+	p.header = append(binary.LittleEndian.AppendUint64(nil, uint64(buf.Len())), buf.Bytes()...)
+	for i := range p.offsets {
+		p.offsets[i] += int64(len(p.header))
+	}
+	p.size = int64(len(p.header)) + at
+	return p, nil
+}
+
+// field writes one member of a JSON object.
+func field(buf *bytes.Buffer, name string, v any) error {
+	value, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", name, err)
+	}
+	fmt.Fprintf(buf, "%q:%s", name, value)
+	return nil
+}
+
+// rows is the number of rows of a region at a token count.
+func rows(s cache.Spec, at int) int { return max(at-s.Lag, 0) }
+
+// unit is the size of one row, or of the whole of a fixed region.
+func unit(s cache.Spec) int64 {
+	n := map[string]int64{"f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i8": 1}[s.DType]
+	for _, d := range s.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// size is the size of a region at a token count.
+func size(s cache.Spec, at int) int64 {
+	if s.Kind == cache.Fixed {
+		return unit(s)
+	}
+	return unit(s) * int64(rows(s, at))
+}
+
+// piece is one blob of a manifest: a part of the rows of tokens [from, to), or of the recurrent state.
+type piece struct {
+	blob     cache.Blob
+	state    bool
+	from, to int
+	off      int64 // in the stream of its rows or state
+}
+
+func pieces(m cache.Manifest) []piece {
+	var out []piece
+	for _, c := range m.Chunks {
+		off := int64(0)
+		for _, b := range c.Rows {
+			out = append(out, piece{blob: b, from: c.From, to: c.To, off: off})
+			off += b.Size
+		}
+	}
+	off := int64(0)
+	for _, b := range m.State {
+		out = append(out, piece{blob: b, state: true, to: m.Tokens, off: off})
+		off += b.Size
+	}
+	return out
+}
+
+// span is a range of the file.
+type span struct{ off, n int64 }
+
+// spans lists where the bytes of a blob lie in the file, in the order of the blob.
+func (p plan) spans(m cache.Manifest, b piece) []span {
+	var out []span
+	skip, left := b.off, b.blob.Size
+	for i, s := range m.Layout {
+		if (s.Kind == cache.Fixed) != b.state {
+			continue
+		}
+		begin := int64(0)
+		if !b.state {
+			begin = size(s, b.from)
+		}
+		n := size(s, b.to) - begin
+		if skip >= n {
+			skip -= n
+			continue
+		}
+		take := min(n-skip, left)
+		if take > 0 {
+			out = append(out, span{p.offsets[i] + begin + skip, take})
+		}
+		left -= take
+		skip = 0
+	}
+	return out
+}
+
+// WriteFile writes the snapshot of a handle as a safetensors file and returns its size. It writes several ranges at a
+// time. After an error the file is to be given up.
+func WriteFile(ctx context.Context, s *cache.Space, handle cache.Digest, w io.WriterAt) (int64, error) {
+	h, m, err := open(ctx, s, handle)
+	if err != nil {
+		return 0, err
+	}
+	p, err := newPlan(h, m)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := w.WriteAt(p.header, 0); err != nil {
+		return 0, err
+	}
+	err = each(ctx, m, func(ctx context.Context, b piece) error {
+		body, err := readBlob(ctx, s, b.blob)
+		if err != nil {
+			return err
+		}
+		for _, at := range p.spans(m, b) {
+			if _, err := w.WriteAt(body[:at.n], at.off); err != nil {
+				return err
+			}
+			body = body[at.n:]
+		}
+		return nil
+	})
+	return p.size, err
+}

@@ -1,0 +1,133 @@
+package branch_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lector/cache"
+	"lector/cache/branch"
+	"lector/cache/cachetest"
+)
+
+func read(t *testing.T, s *cache.Space, tokens []int32, keep func(int) bool) (cache.Digest, cache.Manifest) {
+	t.Helper()
+	h, m, err := (&cachetest.Document{Space: s, Tokens: tokens, Keep: keep}).Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, m
+}
+
+// A fork at a kept boundary restores to the state that was there, and adds nothing but its manifest and handle.
+func TestFork(t *testing.T) {
+	store := cachetest.NewMemory()
+	s := &cache.Space{Store: store}
+	tokens := cachetest.Count(5, 30)
+	h, m := read(t, s, tokens, func(i int) bool { return i == 1 })
+	at, err := branch.Boundaries(t.Context(), s, m)
+	if err != nil || !slices.Equal(at, []int{16, 30}) {
+		t.Errorf("Boundaries: %v, %v", at, err)
+	}
+	handle, err := s.Handle(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(store.Names())
+	for range 3 {
+		d, forked, err := branch.Fork(t.Context(), s, handle, 16)
+		if err != nil || forked.Tokens != 16 {
+			t.Fatalf("Fork: %+v, %v", forked, err)
+		}
+		if err := cachetest.Check(t.Context(), s, d, tokens[:16]); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(store.Names()); n != before+2 {
+		t.Errorf("forks added %d objects", n-before)
+	}
+	for _, at := range []int{0, 8, 15, 24, 31} {
+		if _, _, err := branch.Fork(t.Context(), s, handle, at); !errors.Is(err, branch.ErrBoundary) || !strings.Contains(err.Error(), "16, 30") {
+			t.Errorf("Fork at %d: %v", at, err)
+		}
+	}
+	if d, _, err := branch.Fork(t.Context(), s, handle, 30); err != nil || d != h {
+		t.Errorf("Fork at the end: %v, %v", d, err)
+	}
+}
+
+// What differs is worked out from the tokens alone: row t of the toy is a digest of the tokens up to t and its lag.
+func TestDiff(t *testing.T) {
+	base := cachetest.Count(5, 30)
+	other := slices.Clone(base)
+	other[20] = 900
+	for _, c := range []struct {
+		name   string
+		a, b   []int32
+		shared int
+		want   string
+	}{
+		{"same", base, base, 30, "[]"},
+		{"one is a part of the other, within a chunk", base[:21], base, 21, "[]"},
+		{"a token differs", base, other, 19, "[{tokens 20 21} {layers.0.k 20 30} {mtp.k 19 29} {layers.1.s 30 30} {residual 30 30}]"},
+		{"a token differs, other lengths", base[:28], other, 19, "[{tokens 20 21} {layers.0.k 20 28} {mtp.k 19 27}]"},
+	} {
+		s := &cache.Space{Store: cachetest.NewMemory()}
+		_, a := read(t, s, c.a, nil)
+		_, b := read(t, s, c.b, nil)
+		got, err := branch.Diff(t.Context(), s, a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got.Differ) != c.want || got.Shared != c.shared || got.Equal() != (c.name == "same") {
+			t.Errorf("%s: %+v, want %s and %d shared", c.name, got, c.want, c.shared)
+		}
+	}
+}
+
+// A damaged blob is an error, and no difference.
+func TestDiffOfDamage(t *testing.T) {
+	store := cachetest.NewMemory()
+	s := &cache.Space{Store: store}
+	_, a := read(t, s, cachetest.Count(5, 20), nil)
+	_, b := read(t, s, cachetest.Count(6, 20), nil)
+	store.SetBytes("default/blobs/"+a.Chunks[0].Rows[0].Digest.String(), make([]byte, a.Chunks[0].Rows[0].Size))
+	if _, err := branch.Diff(t.Context(), s, a, b); !errors.Is(err, cache.ErrCorrupt) {
+		t.Errorf("Diff: %v", err)
+	}
+}
+
+// Forks of one handle add their manifests and handles, and not a byte of state.
+func TestManyForks(t *testing.T) {
+	store := cachetest.NewMemory()
+	s := &cache.Space{Store: store}
+	h, m := read(t, s, cachetest.Count(5, 400), func(int) bool { return true })
+	handle, err := s.Handle(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() map[string]int {
+		out := map[string]int{}
+		for _, name := range store.Names() {
+			out[strings.Split(name, "/")[1]]++
+		}
+		return out
+	}
+	want := count()
+	at, err := branch.Boundaries(t.Context(), s, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range at[:len(at)-1] {
+		if _, _, err := branch.Fork(t.Context(), s, handle, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want["manifests"] += len(at) - 1
+	want["handles"] += len(at) - 1
+	if got := count(); len(at) != 50 || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%d boundaries; stored %v, want %v", len(at), got, want)
+	}
+}
