@@ -16,24 +16,30 @@ import (
 type app struct {
 	streams
 	data    string // folder of queue and store
-	store   string // where snapshots are kept; "" is a folder of data
+	store   string // where snapshots are kept, a folder or s3://...; "" is a folder of data
 	model   string // checkpoint folder, or nano
 	tenant  string
 	norm    string // mtp_hidden_norm
 	memory  string
+	device  string
+	float32 bool // products in float32 where a device would stage in half
 	workers int
 	verbose bool
+	trust   trust
 }
 
 // globals declares the flags of every command.
 func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.data, "data", os.Getenv("LECTOR_DATA"), "`folder` of the local queue and store (default: $LECTOR_DATA, else the user's data folder)")
-	f.StringVar(&a.store, "store", os.Getenv("LECTOR_STORE"), "`folder` that snapshots are kept in (default: store/ in the data folder)")
+	f.StringVar(&a.store, "store", os.Getenv("LECTOR_STORE"), "`folder` that snapshots are kept in, or s3://bucket/prefix?region=... (default: store/ in the data folder)")
 	f.StringVar(&a.model, "model", envOr("LECTOR_MODEL", "nano"), "checkpoint `folder`, or nano, the built-in demonstration model")
 	f.StringVar(&a.tenant, "tenant", "default", "`name` that snapshots are kept under")
 	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "how the draft head reads the residual: grouped or flat")
-	f.StringVar(&a.memory, "memory", "", "most `bytes` of scratch for a chunk, such as 512M (default: no limit)")
+	f.StringVar(&a.memory, "memory", "", "most `bytes` for chunks, sequences and resident records together, such as 512M (default: no limit; half of the machine's for a packed store)")
+	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
+	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
+	a.trust.flags(f)
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
 }
 
@@ -60,19 +66,6 @@ func (a *app) dataFolder() (string, error) {
 		return filepath.Join(home, "Library", "Application Support", "lector"), nil
 	}
 	return filepath.Join(home, ".local", "share", "lector"), nil
-}
-
-// storeFolder is --store, or a folder of the data folder.
-func (a *app) storeFolder() (string, error) {
-	store := strings.TrimPrefix(a.store, "dir:")
-	if scheme, _, ok := strings.Cut(store, "://"); ok {
-		return "", badInput(fmt.Errorf("store %q: this lector keeps snapshots in folders, not in %s", a.store, scheme))
-	}
-	if store != "" {
-		return filepath.Abs(store)
-	}
-	data, err := a.dataFolder()
-	return filepath.Join(data, "store"), err
 }
 
 // memoryBytes reads --memory.

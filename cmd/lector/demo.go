@@ -68,15 +68,15 @@ func (a *app) demo(ctx context.Context) error {
 }
 
 // demoRead reads the document in this process and lets go of everything, so that nothing is left in memory.
-func (a *app) demoRead(ctx context.Context) (worker.Receipt, error) {
+func (a *app) demoRead(ctx context.Context) (outcome, error) {
 	s, err := a.openSession(ctx)
 	if err != nil {
-		return worker.Receipt{}, err
+		return outcome{}, err
 	}
 	defer s.closeNoted()
 	tokens, err := s.model.text.Encode(demo.Document())
 	if err != nil {
-		return worker.Receipt{}, err
+		return outcome{}, err
 	}
 	fmt.Fprintf(a.out, "Reading %d tokens of Newton's Opticks, with twelve invented facts strewn in.\n", len(tokens))
 	receipt, err := s.ingest(ctx, tokens, "demo", ingestFlags{})
@@ -100,7 +100,7 @@ func (a *app) ask(ctx context.Context, handle, prompt string) (worker.Result, er
 		return r, fmt.Errorf("find this program: %w", err)
 	}
 	args := []string{"resume", handle, "--model", nano.Name, "--prompt", prompt, "--stop", ".", "--max-tokens", fmt.Sprint(answerTokens), "--json"}
-	for flag, value := range map[string]string{"--data": a.data, "--store": a.store, "--tenant": a.tenant} {
+	for flag, value := range map[string]string{"--data": a.data, "--store": a.store, "--device": a.device, "--tenant": a.tenant, "--salt": a.trust.salt, "--sign-key": a.trust.signKey} {
 		if value != "" {
 			args = append(args, flag, value)
 		}

@@ -66,8 +66,16 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 	if err != nil {
 		return fmt.Errorf("ingest %s: %w", name, err)
 	}
+	if err := s.vouch(ctx, receipt.HandleDigest); err != nil {
+		return fmt.Errorf("ingest %s: %w", name, err)
+	}
 	if f.asJSON {
 		return json.NewEncoder(a.out).Encode(receipt)
+	}
+	if receipt.Adopted {
+		a.note("%s: %d tokens, read before; the handle of then holds", name, receipt.Tokens.Total)
+		_, err = fmt.Fprintln(a.out, receipt.Handle)
+		return err
 	}
 	a.note("%s: %d tokens, %d restored, %d computed in %.1f s; state %s, %s written",
 		name, receipt.Tokens.Total, receipt.Tokens.Restored, receipt.Tokens.Computed, receipt.Seconds.Total,
@@ -83,45 +91,60 @@ func (s *session) closeNoted() {
 	}
 }
 
-// ingest has a document read and returns the receipt. A finished job of the same order is adopted while its
-// handle still holds; otherwise the document is read again.
-func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string, f ingestFlags) (worker.Receipt, error) {
+// outcome is what an ingest prints as JSON. Adopted says that an earlier job of the same order had done it all:
+// then nothing was computed or written now.
+type outcome struct {
+	worker.Receipt
+	Adopted bool `json:"adopted"`
+}
+
+// adopt is the outcome of a job that was done before.
+func adopt(r worker.Receipt) outcome {
+	r.Tokens = worker.TokenCounts{Total: r.Tokens.Total, Restored: r.Tokens.Total}
+	r.WrittenBytes, r.Seconds, r.Engine = 0, worker.IngestSeconds{}, engine.ChunkStats{}
+	return outcome{Receipt: r, Adopted: true}
+}
+
+// ingest has a document read. A finished job of the same order is adopted while its handle still holds;
+// otherwise the document is read again.
+func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string, f ingestFlags) (outcome, error) {
 	if err := s.admit(tokens, f.capacity); err != nil {
-		return worker.Receipt{}, err
+		return outcome{}, err
 	}
 	document, err := worker.StoreDocument(ctx, s.space, tokens)
 	if err != nil {
-		return worker.Receipt{}, err
+		return outcome{}, err
 	}
 	again, now := "", time.Now().UTC()
 	for {
 		job := worker.NewIngest(s.identity, document, worker.IngestOptions{
 			Tokens: len(tokens), Name: name, Capacity: f.capacity, TTL: f.ttl, Submitted: now, Again: again,
 		})
-		status, err := s.runIngest(ctx, job)
+		status, worked, err := s.runIngest(ctx, job)
 		if err != nil {
-			return worker.Receipt{}, err
+			return outcome{}, err
 		}
 		receipt, err := result[worker.Receipt](status)
-		if err != nil || status.Job.Submitted.Equal(now) {
-			return receipt, err
+		if err != nil || worked {
+			return outcome{Receipt: receipt}, err
 		}
 		gone, err := s.handleGone(ctx, receipt)
 		if err != nil || !gone {
-			return receipt, err
+			return adopt(receipt), err
 		}
 		again = receipt.HandleDigest
 	}
 }
 
-func (s *session) runIngest(ctx context.Context, job queue.Job) (queue.Status, error) {
+// runIngest shows the progress of a job; worked says that it was not done before.
+func (s *session) runIngest(ctx context.Context, job queue.Job) (status queue.Status, worked bool, err error) {
 	p := newProgress(s.app)
-	status, err := s.run(ctx, job, p.heard)
+	status, worked, err = s.run(ctx, job, p.heard)
 	p.end()
 	if err != nil && ctx.Err() != nil {
 		s.app.note("stopped after the last whole chunk; the same command goes on from there")
 	}
-	return status, err
+	return status, worked, err
 }
 
 // handleGone says that a receipt's handle has expired or is no longer stored.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"lector/engine"
-	"lector/engine/cpu"
 	"lector/engine/nano"
 	"lector/engine/qwen4exp"
 	"lector/engine/token"
@@ -55,12 +54,15 @@ type model struct {
 	*source
 	engine *qwen4exp.Engine
 	text   engine.Tokenizer
+	device *computing
 }
 
-// Close releases the engine, then the weights.
-func (m *model) Close() error { return errors.Join(m.engine.Close(), m.source.Close()) }
+// Close releases the engine, then the device, then the weights.
+func (m *model) Close() error {
+	return errors.Join(m.engine.Close(), m.device.close(), m.source.Close())
+}
 
-// openModel loads --model on the CPU engine.
+// openModel loads --model on --device.
 func (a *app) openModel() (*model, error) {
 	memory, err := a.memoryBytes()
 	if err != nil {
@@ -73,18 +75,28 @@ func (a *app) openModel() (*model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if memory == 0 && s.checkpoint.Packed() != nil { // else everything that is read would stay
+		memory = defaultMemory()
+	}
 	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), Memory: memory, Tokenizer: "none"}
 	var text engine.Tokenizer = noTokenizer{name: s.checkpoint.Name()}
 	if s.tokenizer != nil {
 		text = s.tokenizer
 		opt.Tokenizer, opt.Tokens = s.tokenizer.Digest(), s.tokenizer.Vocabulary()
 	}
-	e, err := qwen4exp.Open(s.checkpoint, cpu.New(cpu.Options{Workers: a.workers}), opt)
+	device, err := a.openBackend(0) // the engine shares out the memory
 	if err != nil {
-		return nil, badInput(errors.Join(err, s.Close()))
+		return nil, errors.Join(err, s.Close())
 	}
-	return &model{source: s, engine: e, text: text}, nil
+	e, err := qwen4exp.Open(s.checkpoint, device.Backend, opt)
+	if err != nil {
+		return nil, badInput(errors.Join(err, device.close(), s.Close()))
+	}
+	return &model{source: s, engine: e, text: text, device: device}, nil
 }
+
+// defaultMemory is the budget of a packed store without --memory: half of the machine's, 0 where that cannot be told.
+func defaultMemory() int { return int(machineMemory() / 2) }
 
 // noTokenizer stands for a checkpoint without tokenizer.json: it reads and writes token ids only.
 type noTokenizer struct{ name string }

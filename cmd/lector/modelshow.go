@@ -49,7 +49,7 @@ type shown struct {
 	Bytes         int64             `json:"bytes"`
 	BytesPerToken int               `json:"state_bytes_per_token"`
 	FixedBytes    int               `json:"state_bytes_fixed"`
-	MemoryFloor   int64             `json:"memory_floor,omitempty"` // of a packed store: least memory for weights
+	LeastMemory   int64             `json:"least_memory"` // the smallest --memory that runs
 	Parts         []part            `json:"parts"`
 	Findings      []weights.Finding `json:"conventions"`
 }
@@ -67,7 +67,10 @@ func (a *app) modelShow(asJSON bool) error {
 		Parts: partsOf(m.checkpoint.Tensors()), Findings: m.checkpoint.Findings(),
 	}
 	if p := m.checkpoint.Packed(); p != nil {
-		s.Parts, s.MemoryFloor = append(s.Parts, tableParts(p)...), p.MemoryFloor()
+		s.Parts = append(s.Parts, tableParts(p)...)
+	}
+	if s.LeastMemory, err = m.engine.LeastMemory(); err != nil {
+		return err
 	}
 	for _, k := range cfg.Kinds {
 		if k == weights.Attention {
@@ -95,8 +98,8 @@ func (s shown) print(a *app, cfg *weights.Config) error {
 		s.Layers, s.Layers-s.Attention, s.Attention, cfg.Hidden, cfg.Streams, cfg.Experts, cfg.TopK, s.Vocabulary)
 	fmt.Fprintf(t, "context\t%d tokens, %d visible to a row of attention, chunks of at most %d\n", s.MaxTokens, cfg.IndexBudget, s.MaxChunk)
 	fmt.Fprintf(t, "state\t%d bytes a token and %s fixed\n", s.BytesPerToken, size(int64(s.FixedBytes)))
-	if s.MemoryFloor > 0 {
-		fmt.Fprintf(t, "memory\tat least %s for weights: the dense part, a ring of 16 records, n-gram rows\n", size(s.MemoryFloor))
+	if s.LeastMemory > 0 {
+		fmt.Fprintf(t, "memory\truns with --memory of %s and more, beside the dense weights, which are mapped\n", size(s.LeastMemory))
 	}
 	fmt.Fprintln(t)
 	fmt.Fprintln(t, "part\tprecision\ttensors\tvalues\tbytes")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lector/cache"
 	"lector/engine"
 	"lector/queue"
 	"lector/worker"
@@ -24,13 +25,13 @@ type resumeFlags struct {
 	topK, maxTokens, drafts      int
 	capacity                     int
 	seed                         uint64
-	seeded                       bool
+	seeded, drafting             bool // --seed, --drafts were given
 	stops                        []string
 	ttl                          time.Duration
 }
 
-// autoDrafts stands for as many drafts as suit the model.
-const autoDrafts = -1
+// usualDrafts is how many tokens are drafted ahead where nobody says.
+const usualDrafts = 2
 
 func newResume(a *app) *cobra.Command {
 	var f resumeFlags
@@ -38,11 +39,11 @@ func newResume(a *app) *cobra.Command {
 		Use:   "resume HANDLE",
 		Short: "Go on from a handle: restore the state, read a prompt, stream the text",
 		Long: "resume restores the state that a handle names, reads the prompt and streams the text that follows. HANDLE is\n" +
-			"what ingest printed, or its beginning (at least 8 characters after lh1-). Without a prompt the text goes on from\n" +
+			"what ingest printed, or its beginning (at least 8 characters after lh1-), or a tag. Without a prompt the text goes on from\n" +
 			"the document's end.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.seeded = c.Flags().Changed("seed")
+			f.seeded, f.drafting = c.Flags().Changed("seed"), c.Flags().Changed("drafts")
 			return a.resume(c.Context(), args[0], f)
 		},
 	}
@@ -58,7 +59,7 @@ func newResume(a *app) *cobra.Command {
 	fs.Uint64Var(&f.seed, "seed", 0, "`number` that fixes the random choices (default: a random one)")
 	fs.StringArrayVar(&f.stops, "stop", nil, "end before this `text`; may be given again")
 	fs.IntVar(&f.maxTokens, "max-tokens", 256, "most tokens to generate")
-	fs.IntVar(&f.drafts, "drafts", autoDrafts, "tokens drafted ahead, 0 to 3; they change the speed, never the text (default: 2 with a draft head)")
+	fs.IntVar(&f.drafts, "drafts", 0, "tokens drafted ahead, 0 to 3; they change the speed, never the text (default: 2 with a draft head)")
 	fs.IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
 	fs.BoolVar(&f.keep, "keep", false, "store the extended state and print a handle for it on standard error")
 	fs.DurationVar(&f.ttl, "ttl", 0, "how long that handle is valid (default: for good)")
@@ -86,7 +87,7 @@ func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
 	if err != nil {
 		return err
 	}
-	status, err := s.run(ctx, job, func(e queue.Event) {
+	status, _, err := s.run(ctx, job, func(e queue.Event) {
 		if e.Type == queue.EventTokens && !f.asJSON {
 			fmt.Fprint(a.out, e.Text)
 		}
@@ -97,6 +98,15 @@ func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
 	r, err := result[worker.Result](status)
 	if err != nil {
 		return err
+	}
+	if r.Handle != "" {
+		d, err := cache.ParseHandleName(r.Handle)
+		if err != nil {
+			return err
+		}
+		if err := a.vouch(ctx, s.space, d); err != nil {
+			return err
+		}
 	}
 	return a.printResult(r, f)
 }
@@ -138,7 +148,7 @@ func (f *resumeFlags) check() error {
 		return fmt.Errorf("--top-k %d: 0 or more", f.topK)
 	case f.maxTokens < 1:
 		return fmt.Errorf("--max-tokens %d: at least 1", f.maxTokens)
-	case f.drafts != autoDrafts && (f.drafts < 0 || f.drafts > engine.MaxDrafts):
+	case f.drafts < 0 || f.drafts > engine.MaxDrafts:
 		return fmt.Errorf("--drafts %d: 0 to %d", f.drafts, engine.MaxDrafts)
 	case f.ttl < 0:
 		return fmt.Errorf("--ttl %v: a handle cannot expire before it is made", f.ttl)
@@ -153,9 +163,9 @@ func (f *resumeFlags) check() error {
 
 // resumeJob finds the handle, checks that this model can take it and builds the order.
 func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (queue.Job, error) {
-	digest, handle, err := s.space.FindHandle(ctx, name)
+	digest, handle, err := s.app.findTrusted(ctx, s.space, name)
 	if err != nil {
-		return queue.Job{}, badInput(err)
+		return queue.Job{}, err
 	}
 	if err := handle.Valid(time.Now()); err != nil {
 		return queue.Job{}, err
@@ -170,7 +180,7 @@ func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (qu
 	order := queue.ResumeOrder{
 		Handle: digest.String(), Text: f.prompt, Thinking: f.thinking, MaxTokens: f.maxTokens, Stop: f.stops,
 		Sampling: queue.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP},
-		Drafts:   s.drafts(f.drafts), Capacity: f.capacity, Keep: f.keep, TTL: f.ttl,
+		Drafts:   s.drafts(f), Capacity: f.capacity, Keep: f.keep, TTL: f.ttl,
 	}
 	if order.Chat, err = f.messages(); err != nil {
 		return queue.Job{}, badInput(err)
@@ -187,14 +197,14 @@ func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (qu
 }
 
 // drafts is how many tokens are drafted ahead.
-func (s *session) drafts(asked int) int {
+func (s *session) drafts(f resumeFlags) int {
 	switch {
 	case !s.model.engine.Info().DraftHead:
 		return 0
-	case asked == autoDrafts:
-		return 2
+	case !f.drafting:
+		return usualDrafts
 	}
-	return asked
+	return f.drafts
 }
 
 // messages reads --chat: one user message, or a JSON array of messages.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"lector/cache"
-	"lector/cache/dir"
 	"lector/queue"
 	"lector/queue/jetstream"
 	"lector/worker"
@@ -25,7 +25,8 @@ type session struct {
 	app      *app
 	model    *model
 	identity cache.Identity
-	store    *dir.Store
+	salt     []byte // of the tenant, nil without one
+	store    io.Closer
 	space    *cache.Space
 	queue    queue.Queue
 	server   *jetstream.Server // nil where another process owns the data folder
@@ -33,16 +34,12 @@ type session struct {
 }
 
 // openSpace opens the store without a model or a queue.
-func (a *app) openSpace() (*dir.Store, *cache.Space, error) {
-	folder, err := a.storeFolder()
+func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
+	store, closer, err := openStore(ctx, a)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := dir.Open(folder)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open store: %w", err)
-	}
-	return store, &cache.Space{Store: store, Tenant: a.tenant}, nil
+	return closer, &cache.Space{Store: store, Tenant: a.tenant}, nil
 }
 
 // openSession loads the model and opens queue and store. The first process on a data folder owns its queue
@@ -68,9 +65,15 @@ func (s *session) open(ctx context.Context) error {
 	for i, f := range id.Fields {
 		fields[i] = cache.Field{Name: f.Name, Value: f.Value}
 	}
-	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, nil)
-	if s.store, s.space, err = s.app.openSpace(); err != nil {
+	if s.salt, err = s.app.tenantSalt(); err != nil {
 		return err
+	}
+	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, s.salt)
+	if s.store, s.space, err = s.app.openSpace(ctx); err != nil {
+		return err
+	}
+	if err := probeStore(ctx, s.space.Store); err != nil {
+		return fmt.Errorf("open store: %w", err)
 	}
 	data, err := s.app.dataFolder()
 	if err != nil {
@@ -150,7 +153,7 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 	}
 	w := &worker.Worker{
 		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
-		Tokenizer: s.model.text, Log: s.log, Host: host,
+		Tokenizer: s.model.text, Salt: s.salt, Log: s.log, Host: host,
 	}
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()
@@ -185,18 +188,18 @@ func inputClasses() []string {
 	return []string{"bad-input", "incompatible", "corrupt", "expired", "not-found", "numeric", "state", "probe"}
 }
 
-// run submits a job, works until it is final and calls heard with each of its events.
-func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event)) (queue.Status, error) {
-	status, err := s.queue.Submit(ctx, job)
-	if err != nil {
-		return status, fmt.Errorf("submit job: %w", err)
+// run submits a job and works until it is final, calling heard with each of its events. worked says that it was
+// not done before.
+func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event)) (status queue.Status, worked bool, err error) {
+	if status, err = s.queue.Submit(ctx, job); err != nil {
+		return status, false, fmt.Errorf("submit job: %w", err)
 	}
-	if status.State != queue.Done {
+	if worked = status.State != queue.Done; worked {
 		if err := s.work(ctx, job, heard); err != nil {
-			return status, err
+			return status, worked, err
 		}
 		if status, err = s.queue.Status(ctx, job.ID); err != nil {
-			return status, fmt.Errorf("read status of job %s: %w", job.ID, err)
+			return status, worked, fmt.Errorf("read status of job %s: %w", job.ID, err)
 		}
 	}
 	if status.State == queue.Failed && status.Dead != nil {
@@ -204,12 +207,12 @@ func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event
 		if slices.Contains(inputClasses(), status.Dead.Class) {
 			err = badInput(err)
 		}
-		return status, err
+		return status, worked, err
 	}
 	if status.State != queue.Done {
-		return status, fmt.Errorf("job %s ended as %s", job.ID, status.State)
+		return status, worked, fmt.Errorf("job %s ended as %s", job.ID, status.State)
 	}
-	return status, nil
+	return status, worked, nil
 }
 
 // work runs a worker beside the job's events until the job is final. An interrupt drains the worker: the chunk

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -10,12 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"lector/cache"
+	"lector/cache/branch"
+	"lector/worker"
 )
 
 func newSnapshot(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "snapshot", Short: "List, show and verify stored states", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "snapshot", Short: "List, check, name, branch, carry and collect stored states", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newSnapshotLs(a), newSnapshotShow(a), newSnapshotVerify(a))
+	c.AddCommand(
+		newSnapshotLs(a), newSnapshotShow(a), newSnapshotVerify(a), newSnapshotTag(a), newSnapshotRm(a), newSnapshotFork(a),
+		newSnapshotDiff(a), newSnapshotExport(a), newSnapshotImport(a), newSnapshotGC(a), newSnapshotKey(a), newSnapshotSign(a),
+	)
 	return c
 }
 
@@ -42,7 +48,7 @@ type listed struct {
 }
 
 func (a *app) snapshotLs(ctx context.Context, asJSON bool) error {
-	store, space, err := a.openSpace()
+	store, space, err := a.openSpace(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,15 +111,15 @@ type stored struct {
 }
 
 func (a *app) find(ctx context.Context, space *cache.Space, name string) (s stored, err error) {
-	if s.Digest, s.Handle, err = space.FindHandle(ctx, name); err != nil {
-		return s, badInput(err)
+	if s.Digest, s.Handle, err = a.findTrusted(ctx, space, name); err != nil {
+		return s, err
 	}
 	s.manifest, err = space.Manifest(ctx, s.Handle.Manifest)
 	return s, err
 }
 
 func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error {
-	store, space, err := a.openSpace()
+	store, space, err := a.openSpace(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,6 +140,11 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	}
 	fmt.Fprintf(t, "tokens\t%d in %d chunks\nexpires\t%s\nmanifest\t%s\n", m.Tokens, len(m.Chunks), expires, handle.Manifest)
 	fmt.Fprintf(t, "state\t%s\n", size(m.Bytes))
+	kept, err := branch.Boundaries(ctx, space, m)
+	if err != nil {
+		return fmt.Errorf("show snapshot: %w", err)
+	}
+	fmt.Fprintf(t, "forks at\t%v\n", kept)
 	fmt.Fprintf(t, "model\t%s\nproducer\t%s\nclass\t%s, grid %d\n", m.Identity.Model, m.Identity.Producer, m.Identity.Class, m.Identity.Grid)
 	for _, f := range m.Identity.Fields {
 		fmt.Fprintf(t, "  %s\t%s\n", f.Name, f.Value)
@@ -147,19 +158,28 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 }
 
 func newSnapshotVerify(a *app) *cobra.Command {
-	var asJSON bool
+	var asJSON, probe bool
 	c := &cobra.Command{
 		Use:   "verify HANDLE",
 		Short: "Read again and check every byte that a handle reaches",
 		Args:  cobra.ExactArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return a.snapshotVerify(c.Context(), args[0], asJSON) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.snapshotVerify(c.Context(), args[0], probe, asJSON)
+		},
 	}
+	c.Flags().BoolVar(&probe, "probe", false, "also restore it into --model, run the stored probe step and compare")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return c
 }
 
-func (a *app) snapshotVerify(ctx context.Context, name string, asJSON bool) error {
-	store, space, err := a.openSpace()
+// verified is what verify prints as JSON.
+type verified struct {
+	cache.Report
+	Probed bool `json:"probed"`
+}
+
+func (a *app) snapshotVerify(ctx context.Context, name string, probe, asJSON bool) error {
+	store, space, err := a.openSpace(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,12 +189,34 @@ func (a *app) snapshotVerify(ctx context.Context, name string, asJSON bool) erro
 		return fmt.Errorf("verify snapshot: %w", err)
 	}
 	report, err := space.Verify(ctx, found.manifest)
+	if err == nil && probe {
+		err = a.probe(ctx, space, found.manifest)
+	}
 	if err != nil {
 		return fmt.Errorf("verify snapshot %s: %w", name, err)
 	}
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(report)
+		return json.NewEncoder(a.out).Encode(verified{report, probe})
 	}
-	_, err = fmt.Fprintf(a.out, "ok: %d tokens, %s in %d blobs, %d nodes\n", report.Tokens, size(report.Bytes), report.Blobs, report.Nodes)
+	said := ""
+	if probe {
+		said = "; the restored state says what it said when it was stored"
+	}
+	_, err = fmt.Fprintf(a.out, "ok: %d tokens, %s in %d blobs, %d nodes%s\n", report.Tokens, size(report.Bytes), report.Blobs, report.Nodes, said)
+	return err
+}
+
+// probe restores a snapshot into the model and compares what it says.
+func (a *app) probe(ctx context.Context, space *cache.Space, m cache.Manifest) (err error) {
+	model, err := a.openModel()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, model.Close()) }()
+	salt, err := a.tenantSalt()
+	if err != nil {
+		return err
+	}
+	_, err = worker.Probe(ctx, model.engine, space, m, salt)
 	return err
 }

@@ -46,7 +46,7 @@ func (e *Engine) share() error {
 		records, least, b.slot = stream.Records(packed), stream.LeastSlots(packed), int64(stream.SlotBytes(packed))
 		ring = max(least, min(e.opt.Stream.RingOrDefault(), records))
 	}
-	rest, err := e.afterFloor(least)
+	rest, err := e.afterFloor()
 	if err != nil {
 		return err
 	}
@@ -70,23 +70,47 @@ func (e *Engine) share() error {
 	return e.openStore(max(slots, ring), ring)
 }
 
-// afterFloor is what the budget leaves after the least that runs: a chunk of one token, the state for it, and a ring of
-// `least` records.
-func (e *Engine) afterFloor(least int) (int64, error) {
+// least is what the smallest budget that runs is made of: a chunk of one token, the state for it, and the fewest
+// expert records that a ring passes on.
+type least struct {
+	chunk, state, ring int64
+	records            int
+}
+
+func (l least) sum() int64 { return l.chunk + l.state + l.ring }
+
+func (e *Engine) least() (least, error) {
+	l := least{chunk: int64(e.chunkBytes(1, false))}
+	if packed := e.checkpoint.Packed(); packed != nil {
+		l.records = stream.LeastSlots(packed)
+		l.ring = int64(l.records) * int64(stream.SlotBytes(packed))
+	}
+	var err error
+	l.state, err = e.stateBytes(1)
+	return l, err
+}
+
+// LeastMemory is the smallest Options.Memory that runs. The dense weights are mapped, beside it.
+func (e *Engine) LeastMemory() (int64, error) {
+	l, err := e.least()
+	return l.sum(), err
+}
+
+// afterFloor is what the budget leaves after the least that runs.
+func (e *Engine) afterFloor() (int64, error) {
 	b := &e.budget
 	if b.total == 0 {
 		return 0, nil
 	}
-	state, err := e.stateBytes(1)
+	l, err := e.least()
 	if err != nil {
 		return 0, err
 	}
-	chunk, ring := int64(e.chunkBytes(1, false)), int64(least)*b.slot
-	if floor := chunk + state + ring; b.total < floor {
+	if b.total < l.sum() {
 		return 0, fmt.Errorf("%w: the least that runs is %d bytes: %d for a chunk of one token, %d for its state, %d for %d expert records; the budget is %d: raise --memory",
-			engine.ErrMemory, floor, chunk, state, ring, least, b.total)
+			engine.ErrMemory, l.sum(), l.chunk, l.state, l.ring, l.records, b.total)
 	}
-	return b.total - chunk - state - ring, nil
+	return b.total - l.sum(), nil
 }
 
 func (e *Engine) openStore(slots, ring int) error {

@@ -348,3 +348,16 @@ func TestTwoCommandsShareTheFolder(t *testing.T) {
 		t.Errorf("two documents, one handle %s", handles[0])
 	}
 }
+
+// The demo reads its document, answers every question in new processes, and computes nothing when it is run again.
+func TestDemo(t *testing.T) {
+	p := newPlace(t, "nano")
+	first := p.run("demo")
+	if first.code != 0 || !strings.Contains(first.out, "12 of 12 right") || !strings.Contains(first.out, "Handle: lh1-") {
+		t.Fatalf("exit code %d: %s%s", first.code, first.out, first.err)
+	}
+	again := p.run("demo")
+	if again.code != 0 || !strings.Contains(again.out, "6069 tokens were read before, 0 now") {
+		t.Errorf("exit code %d: %s%s", again.code, again.out, again.err)
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lector/engine/cpu"
+	"lector/engine/gpu"
+	"lector/engine/ops"
+	"lector/metal"
+	"lector/metal/apple"
+	"lector/metal/ptx"
+	"lector/metal/soft"
+)
+
+// deviceNames are what --device takes.
+func deviceNames() []string { return []string{"auto", "metal", "cuda", "cpu", "soft"} }
+
+// computing is a backend with what has to be closed after it.
+type computing struct {
+	ops.Backend
+	name  string // of the device, for people
+	close func() error
+}
+
+// openBackend opens the device that --device names. A device that was asked for and is not there is an error,
+// never another device; auto takes Metal, then CUDA, then the CPU.
+func (a *app) openBackend(memory int) (*computing, error) {
+	switch a.device {
+	case "cpu":
+		return a.openCPU(), nil
+	case "metal", "cuda", "soft":
+		b, err := a.openGPU(a.device, memory)
+		if errors.Is(err, metal.ErrUnavailable) {
+			err = badInput(fmt.Errorf("--device %s: %w", a.device, err))
+		}
+		return b, err
+	case "auto":
+		for _, name := range []string{"metal", "cuda"} {
+			b, err := a.openGPU(name, memory)
+			if !errors.Is(err, metal.ErrUnavailable) {
+				return b, err
+			}
+		}
+		return a.openCPU(), nil
+	}
+	return nil, badInput(fmt.Errorf("--device %q: it is one of %s", a.device, strings.Join(deviceNames(), ", ")))
+}
+
+func (a *app) openCPU() *computing {
+	return &computing{Backend: cpu.New(cpu.Options{Workers: a.workers}), name: "cpu", close: func() error { return nil }}
+}
+
+// openGPU opens the kernels on a device. Each kind of device orders its sums in its own way: a class of its own.
+func (a *app) openGPU(name string, memory int) (*computing, error) {
+	device, err := a.openDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	family := map[string]string{"metal": "metal", "cuda": "ptx", "soft": "soft"}[name]
+	b, err := gpu.New(device, gpu.Options{Family: family, Float32: a.float32, MemoryBytes: int64(memory)})
+	if err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	return &computing{Backend: b, name: device.Properties().Name, close: func() error { return errors.Join(b.Close(), device.Close()) }}, nil
+}
+
+// openDevice opens a device without anything on it.
+func (a *app) openDevice(name string) (metal.Device, error) {
+	switch name {
+	case "metal":
+		return apple.Open()
+	case "cuda":
+		return ptx.Open(ptx.Options{Cache: kernelCache("ptx")})
+	}
+	return soft.Open(soft.Options{Cache: kernelCache("soft"), Workers: a.workers})
+}
+
+// kernelCache is where compiled kernels are kept; "" where the user has no such place.
+func kernelCache(kind string) string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "lector", kind)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lector/cache"
+	"lector/cache/dir"
+	"lector/cache/s3"
+)
+
+// openStore opens what --store names: a folder, or a bucket as s3://bucket/prefix?endpoint=...&region=...
+// The closer lets go of the store.
+func openStore(ctx context.Context, a *app) (cache.Store, io.Closer, error) {
+	if scheme, _, ok := strings.Cut(a.store, "://"); ok {
+		if scheme != "s3" {
+			return nil, nil, badInput(fmt.Errorf("store %q: lector keeps snapshots in a folder or in s3://, not in %s://", a.store, scheme))
+		}
+		opt, err := parseBucket(a.store)
+		if err != nil {
+			return nil, nil, badInput(err)
+		}
+		store, err := s3.Open(ctx, opt)
+		if err != nil {
+			return nil, nil, badInput(err) // nothing was sent: the address or the user's AWS files are at fault
+		}
+		return store, store, nil
+	}
+	folder, err := a.storeFolder()
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := dir.Open(folder)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open store: %w", err)
+	}
+	return store, store, nil
+}
+
+// storeFolder is --store, or a folder of the data folder.
+func (a *app) storeFolder() (string, error) {
+	if store := strings.TrimPrefix(a.store, "dir:"); store != "" {
+		return filepath.Abs(store)
+	}
+	data, err := a.dataFolder()
+	return filepath.Join(data, "store"), err
+}
+
+// probeStore asks a store that is not of this machine whether it does what a writer needs.
+func probeStore(ctx context.Context, store cache.Store) error {
+	if p, ok := store.(interface{ Probe(context.Context) error }); ok {
+		return p.Probe(ctx)
+	}
+	return nil
+}
+
+// parseBucket reads s3://bucket/prefix with its settings. A store with an endpoint of its own is spoken to in the way
+// that most of them take, unless the address says otherwise.
+func parseBucket(address string) (s3.Options, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return s3.Options{}, fmt.Errorf("store %q: %w", address, err)
+	}
+	if u.User != nil || u.Fragment != "" || u.Port() != "" {
+		return s3.Options{}, fmt.Errorf("store %q: an address is s3://bucket/prefix?region=..., and credentials come from the environment or the AWS files", u.Redacted())
+	}
+	set, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return s3.Options{}, fmt.Errorf("store %q: %w", address, err)
+	}
+	known := []string{"endpoint", "region", "path_style", "compatible"}
+	for name, values := range set {
+		if !slices.Contains(known, name) || len(values) != 1 || values[0] == "" {
+			return s3.Options{}, fmt.Errorf("store %q: setting %s=%s is not one of %s, each given once", address, name, strings.Join(values, ","), strings.Join(known, ", "))
+		}
+	}
+	opt := s3.Options{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Endpoint: set.Get("endpoint"), Region: set.Get("region")}
+	if opt.Bucket == "" {
+		return opt, fmt.Errorf("store %q: it names no bucket", address)
+	}
+	if e, err := url.Parse(opt.Endpoint); opt.Endpoint != "" && (err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https") {
+		return opt, fmt.Errorf("store %q: endpoint %q is not a URL such as https://storage.example", address, opt.Endpoint)
+	}
+	return opt, errors.Join(
+		boolSetting(set, "path_style", opt.Endpoint != "", &opt.PathStyle),
+		boolSetting(set, "compatible", opt.Endpoint != "", &opt.Compatible),
+	)
+}
+
+func boolSetting(set url.Values, name string, otherwise bool, to *bool) error {
+	*to = otherwise
+	text := set.Get(name)
+	if text == "" {
+		return nil
+	}
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("store setting %s=%s is not true or false", name, text)
+	}
+	*to = v
+	return nil
+}
