@@ -14,8 +14,6 @@ import (
 
 	"lector/engine"
 	"lector/engine/bench"
-	"lector/engine/cpu"
-	"lector/engine/ops"
 )
 
 func newBench(a *app) *cobra.Command {
@@ -58,12 +56,14 @@ func (f *benchFlags) declareChunk(c *cobra.Command) {
 // benchRun is one measurement: the engine, the machine, and the report that it fills.
 type benchRun struct {
 	*app
-	flags   benchFlags
-	model   *model
-	backend ops.Backend
-	runner  *bench.Runner
-	report  bench.Report
+	flags  benchFlags
+	model  *model
+	runner *bench.Runner
+	report bench.Report
 }
+
+// cpuDevice is the name of the device that is this machine's cores.
+const cpuDevice = "cpu"
 
 // openBench loads --model, says what will be measured on what, and warms up.
 func (a *app) openBench(ctx context.Context, kind string, f benchFlags) (*benchRun, error) {
@@ -74,7 +74,7 @@ func (a *app) openBench(ctx context.Context, kind string, f benchFlags) (*benchR
 	if err != nil {
 		return nil, err
 	}
-	b := &benchRun{app: a, flags: f, model: m, backend: cpu.New(cpu.Options{Workers: a.workers})}
+	b := &benchRun{app: a, flags: f, model: m}
 	if err := b.prepare(ctx, kind); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -107,6 +107,7 @@ func (b *benchRun) prepare(ctx context.Context, kind string) error {
 	if err := b.readText(); err != nil {
 		return err
 	}
+	b.report.Host.Device = b.model.device.name
 	return b.runner.Warm(ctx)
 }
 
@@ -133,12 +134,15 @@ func (b *benchRun) readText() error {
 	return nil
 }
 
-// ceiling measures what the machine can do, products and reading. It keeps the best of every call.
+// ceiling measures what the device can do, products and reading; reading on the CPU alone, whose memory this process
+// reads. It keeps the best of every call.
 func (b *benchRun) ceiling(ctx context.Context) error {
-	if err := b.report.Ceiling.MeasureGEMM(ctx, b.backend); err != nil {
+	if err := b.report.Ceiling.MeasureGEMM(ctx, b.model.device.Backend); err != nil {
 		return err
 	}
-	b.report.Ceiling.MeasureRead()
+	if b.report.Host.Device == cpuDevice {
+		b.report.Ceiling.MeasureRead()
+	}
 	return nil
 }
 

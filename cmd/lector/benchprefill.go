@@ -80,6 +80,9 @@ func (b *benchRun) head(t *tabwriter.Writer) {
 	r, c := b.report, b.report.Ceiling
 	fmt.Fprintf(t, "model\t%s, class %s, weights %.12s\n", r.Model.Name, r.Model.Class, r.Model.Digest)
 	fmt.Fprintf(t, "host\t%s, %d cores, %d threads, %s %s/%s\n", r.Host.CPU, r.Host.Cores, c.Workers, r.Host.Go, r.Host.OS, r.Host.Arch)
+	if r.Host.Device != cpuDevice {
+		fmt.Fprintf(t, "device\t%s\n", r.Host.Device)
+	}
 	if r.Host.Load != "" {
 		fmt.Fprintf(t, "load\t%s before the run (runnable tasks over 1, 5 and 15 minutes)\n", r.Host.Load)
 	}
@@ -91,7 +94,7 @@ func (b *benchRun) head(t *tabwriter.Writer) {
 			fmt.Fprintf(t, " %dx%dx%d", g.M, g.N, g.K)
 		}
 	}
-	fmt.Fprintf(t, " in float32; reading memory %.1f GB/s\n", c.BytesPerSecond()/1e9)
+	fmt.Fprintf(t, " in float32; reading memory %s\n", rate(c.BytesPerSecond()))
 	tokens := fmt.Sprintf("random, seed %d", r.Seed)
 	if r.Text != "" {
 		tokens = "of " + r.Text
@@ -145,6 +148,14 @@ func (b *benchRun) ends() (first, last *bench.Row) {
 		return nil, nil
 	}
 	return first, last
+}
+
+// rate is bytes a second, as far as they were measured.
+func rate(bytes float64) string {
+	if bytes == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.1f GB/s", bytes/1e9)
 }
 
 // share is a part of a whole in per cent.

@@ -62,7 +62,7 @@ func (r Row) delta(b Row) Delta {
 func differences(a, b Report) []string {
 	var notes []string
 	for _, f := range []struct{ what, a, b string }{
-		{"kind", a.Kind, b.Kind}, {"CPU", a.Host.CPU, b.Host.CPU}, {"cores", fmt.Sprint(a.Host.Cores), fmt.Sprint(b.Host.Cores)},
+		{"kind", a.Kind, b.Kind}, {"CPU", a.Host.CPU, b.Host.CPU}, {"device", a.Host.Device, b.Host.Device}, {"cores", fmt.Sprint(a.Host.Cores), fmt.Sprint(b.Host.Cores)},
 		{"workers", fmt.Sprint(a.Ceiling.Workers), fmt.Sprint(b.Ceiling.Workers)},
 		{"weights", a.Model.Digest, b.Model.Digest}, {"class", a.Model.Class, b.Model.Class}, {"Go", a.Host.Go, b.Host.Go},
 		{"commit", a.Host.Commit, b.Host.Commit}, {"text", a.Text, b.Text}, {"state", a.State, b.State},

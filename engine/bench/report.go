@@ -32,6 +32,7 @@ const ReportVersion = 1
 type Host struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
+	Device string `json:"device"` // that computes: "cpu", or a GPU's name
 	OS     string `json:"os"`
 	Arch   string `json:"arch"`
 	Go     string `json:"go"`

@@ -25,7 +25,7 @@ func example() bench.Report {
 	}
 	return bench.Report{
 		Version: bench.ReportVersion, Kind: "prefill", Date: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
-		Host:  bench.Host{CPU: "A & B <x>", Cores: 2, OS: "linux", Arch: "amd64", Go: "go1.26", Commit: "abc+", Load: "0.1 0.2 0.3"},
+		Host:  bench.Host{CPU: "A & B <x>", Cores: 2, Device: "cpu", OS: "linux", Arch: "amd64", Go: "go1.26", Commit: "abc+", Load: "0.1 0.2 0.3"},
 		Model: bench.Model{Name: "tiny", Digest: "d1", Class: "cpu-f32"}, Seed: 1, Text: "book.txt", State: "synthetic", Peer: "other 1",
 		Ceiling: bench.Ceiling{GEMM: []bench.GEMM{{M: 1, N: 2, K: 3, Samples: []float64{1e9, 2e9}}, {M: 4, N: 5, K: 6, Samples: []float64{3e9, 1e9}}}, Read: []float64{7e9, 8e9}, Workers: 2},
 		Rows:    []bench.Row{row},

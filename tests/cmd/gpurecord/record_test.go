@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const testLog = `=== RUN   TestGood
+--- PASS: TestGood (0.00s)
+=== RUN   TestParts
+=== RUN   TestParts/one
+    x_test.go:3: wrong
+--- FAIL: TestParts (0.01s)
+    --- FAIL: TestParts/one (0.00s)
+=== RUN   TestNoDevice
+    x_test.go:9: no driver
+--- SKIP: TestNoDevice (0.00s)
+FAIL
+`
+
+func TestCount(t *testing.T) {
+	o := &outcome{suite: suite{name: "a/b"}}
+	last := o.count([]byte(testLog))
+	if !slices.Equal(o.passed, []string{"TestGood"}) || !slices.Equal(o.failed, []string{"TestParts"}) ||
+		!slices.Equal(o.reasons, []string{"TestNoDevice: x_test.go:9: no driver"}) || last != "FAIL" {
+		t.Errorf("passed %q, failed %q, left out %q, last %q", o.passed, o.failed, o.reasons, last)
+	}
+	if o.ok() {
+		t.Error("a failed test is no failure")
+	}
+}
+
+func TestRecord(t *testing.T) {
+	bad := &outcome{suite: suite{name: "a/b"}, tool: "/bin/checker --tool racecheck", broke: errors.New("it hangs")}
+	bad.count([]byte(testLog))
+	text := contents{"GPU", "abc", "580.1", []figure{{"copy", 4145.2, "GB/s", "1 GiB"}}, errors.New("no more memory"), []*outcome{bad}}.String()
+	for _, want := range []string{
+		"# GPU, ", "commit: abc", "driver: 580.1", "| a/b | racecheck | 1 | 1 | 1 |", "a/b: TestParts failed",
+		"left out TestNoDevice: x_test.go:9: no driver", "racecheck a/b: it hangs", "| copy | 4145 GB/s | 1 GiB |", "Measuring failed: no more memory",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the record does not say %q:\n%s", want, text)
+		}
+	}
+}
