@@ -41,7 +41,7 @@ func fixtureCases() []fixtureCase {
 func eachFixture(t *testing.T, test func(t *testing.T, m *model)) {
 	for _, c := range fixtureCases() {
 		if c.long && !*long {
-			continue // more than half a minute each on the software device: tests/run has a step for them
+			continue // more than half a minute each on the software device: the soft step of tests/run runs them
 		}
 		t.Run(c.name, func(t *testing.T) { test(t, openModel(t, c)) })
 	}
