@@ -6,116 +6,174 @@ package cpu
 
 // dots512x8 sets c[r*32+j] to the dot product of row x[r] [n] and column j of panel [n, 32].
 // It needs AVX-512F.
+//
+//go:noescape
 func dots512x8(c *float32, x **float32, panel *float32, n int)
 
 // dots512x4 sets c[r*32+j] to the dot product of row x[r] [n] and column j of panel [n, 32].
 // It needs AVX-512F.
+//
+//go:noescape
 func dots512x4(c *float32, x **float32, panel *float32, n int)
 
 // dots512x2 sets c[r*32+j] to the dot product of row x[r] [n] and column j of panel [n, 32].
 // It needs AVX-512F.
+//
+//go:noescape
 func dots512x2(c *float32, x **float32, panel *float32, n int)
 
 // dots512x1 sets c[r*32+j] to the dot product of row x[r] [n] and column j of panel [n, 32].
 // It needs AVX-512F.
+//
+//go:noescape
 func dots512x1(c *float32, x **float32, panel *float32, n int)
 
 // dots256x4 is dots512 for the first 16 columns of the panel that panel points into.
 // It needs AVX.
+//
+//go:noescape
 func dots256x4(c *float32, x **float32, panel *float32, n int)
 
 // dots256x2 is dots512 for the first 16 columns of the panel that panel points into.
 // It needs AVX.
+//
+//go:noescape
 func dots256x2(c *float32, x **float32, panel *float32, n int)
 
 // dots256x1 is dots512 for the first 16 columns of the panel that panel points into.
 // It needs AVX.
+//
+//go:noescape
 func dots256x1(c *float32, x **float32, panel *float32, n int)
 
 // transpose512 sets panel[k*32+j] = rows[j*n+k] for j < 16 and k < n; n is a multiple of 16.
 // It needs AVX-512F.
+//
+//go:noescape
 func transpose512(panel *float32, rows *float32, n int)
 
-// unpack4x512 sets dst[i] to table[code i], lowest nibble first, for i < n; n is a multiple of 16.
+// unpack4x512 sets dst[i] to scale * code i + bias, lowest nibble first, for i < n; n is a multiple of 16.
 // It needs AVX-512F.
-func unpack4x512(dst *float32, codes *byte, table *[16]float32, n int)
+//
+//go:noescape
+func unpack4x512(dst *float32, codes *byte, n int, scale float32, bias float32)
 
 // widen512 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.
 // It needs AVX-512F.
+//
+//go:noescape
 func widen512(dst *float32, data *byte, n int)
 
 // sigmoid512 sets x[i] to gain * sigmoid(x[i]*scale).
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func sigmoid512(x *float32, n int, scale float32, gain float32)
 
 // silu512 sets x[i] to silu(x[i]*scale).
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func silu512(x *float32, n int, scale float32)
 
 // swiGLU512 sets y[i] to silu(gate[i]) * up[i].
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func swiGLU512(y *float32, gate *float32, up *float32, n int)
 
 // expBelow512 sets x[i] to exp32(x[i] - top), where none is above top.
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func expBelow512(x *float32, n int, top float32)
 
 // addScaled512 adds w * x[i] to y[i].
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func addScaled512(y *float32, x *float32, n int, w float32)
 
 // addProduct512 adds u[i] * z[i] to y[i].
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func addProduct512(y *float32, u *float32, z *float32, n int)
 
 // normScale512 sets y[i] to (x[i]*r) * scale[i].
 // n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func normScale512(y *float32, x *float32, scale *float32, n int, r float32)
 
 // scores512x4 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.
 // dim is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func scores512x4(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 
 // scores512x2 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.
 // dim is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func scores512x2(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 
 // scores512x1 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.
 // dim is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
 func scores512x1(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 
 // gatherSum512x4 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 64.
 // It needs AVX-512F.
+//
+//go:noescape
 func gatherSum512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
 // decay512x4: S = g S, t = Sᵀ k for 64 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func decay512x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x4: S += k deltaᵀ, o = Sᵀ q for 64 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func update512x4(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
 
 // gatherSum512x2 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 32.
 // It needs AVX-512F.
+//
+//go:noescape
 func gatherSum512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
 // decay512x2: S = g S, t = Sᵀ k for 32 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func decay512x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x2: S += k deltaᵀ, o = Sᵀ q for 32 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func update512x2(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
 
 // gatherSum512x1 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 16.
 // It needs AVX-512F.
+//
+//go:noescape
 func gatherSum512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
 // decay512x1: S = g S, t = Sᵀ k for 16 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x1: S += k deltaᵀ, o = Sᵀ q for 16 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
+//
+//go:noescape
 func update512x1(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)

@@ -497,19 +497,21 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpack4x512(dst *float32, codes *byte, table *[16]float32, n int)
+// func unpack4x512(dst *float32, codes *byte, n int, scale float32, bias float32)
 // Requires: AVX, AVX512F
 TEXT ·unpack4x512(SB), NOSPLIT, $0-32
-	MOVQ      dst+0(FP), AX
-	MOVQ      codes+8(FP), CX
-	MOVQ      table+16(FP), DX
-	MOVQ      n+24(FP), BX
-	VMOVUPS   (DX), Z0
-	VMOVDQU32 nibbleWords<>+0(SB), Z1
-	VMOVDQU32 nibbleShifts<>+0(SB), Z2
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS scale+24(FP), Z0
+	VBROADCASTSS bias+28(FP), Z1
+	VMULPS       nibbles<>+0(SB), Z0, Z0
+	VADDPS       Z1, Z0, Z0
+	VMOVDQU32    nibbleWords<>+0(SB), Z1
+	VMOVDQU32    nibbleShifts<>+0(SB), Z2
 
 loop:
-	CMPQ         BX, $0x10
+	CMPQ         DX, $0x10
 	JL           done
 	VPBROADCASTQ (CX), Z3
 	VPERMD       Z3, Z1, Z3
@@ -518,12 +520,30 @@ loop:
 	VMOVUPS      Z3, (AX)
 	ADDQ         $0x08, CX
 	ADDQ         $0x40, AX
-	SUBQ         $0x10, BX
+	SUBQ         $0x10, DX
 	JMP          loop
 
 done:
 	VZEROUPPER
 	RET
+
+DATA nibbles<>+0(SB)/4, $(0.0)
+DATA nibbles<>+4(SB)/4, $(1.0)
+DATA nibbles<>+8(SB)/4, $(2.0)
+DATA nibbles<>+12(SB)/4, $(3.0)
+DATA nibbles<>+16(SB)/4, $(4.0)
+DATA nibbles<>+20(SB)/4, $(5.0)
+DATA nibbles<>+24(SB)/4, $(6.0)
+DATA nibbles<>+28(SB)/4, $(7.0)
+DATA nibbles<>+32(SB)/4, $(8.0)
+DATA nibbles<>+36(SB)/4, $(9.0)
+DATA nibbles<>+40(SB)/4, $(10.0)
+DATA nibbles<>+44(SB)/4, $(11.0)
+DATA nibbles<>+48(SB)/4, $(12.0)
+DATA nibbles<>+52(SB)/4, $(13.0)
+DATA nibbles<>+56(SB)/4, $(14.0)
+DATA nibbles<>+60(SB)/4, $(15.0)
+GLOBL nibbles<>(SB), RODATA|NOPTR, $64
 
 DATA nibbleWords<>+0(SB)/4, $0x00000000
 DATA nibbleWords<>+4(SB)/4, $0x00000000
@@ -599,12 +619,10 @@ DATA expConstants<>+48(SB)/4, $0x80000000
 GLOBL expConstants<>(SB), RODATA|NOPTR, $52
 
 // func sigmoid512(x *float32, n int, scale float32, gain float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·sigmoid512(SB), NOSPLIT, $0-24
-	MOVSS        scale+16(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        gain+20(FP), X1
-	VBROADCASTSS X1, Z1
+	VBROADCASTSS scale+16(FP), Z0
+	VBROADCASTSS gain+20(FP), Z1
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
 
@@ -656,10 +674,9 @@ done:
 	RET
 
 // func silu512(x *float32, n int, scale float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·silu512(SB), NOSPLIT, $0-20
-	MOVSS        scale+16(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS scale+16(FP), Z0
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
 
@@ -769,10 +786,9 @@ done:
 	RET
 
 // func expBelow512(x *float32, n int, top float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·expBelow512(SB), NOSPLIT, $0-20
-	MOVSS        top+16(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS top+16(FP), Z0
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
 
@@ -818,10 +834,9 @@ done:
 	RET
 
 // func addScaled512(y *float32, x *float32, n int, w float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·addScaled512(SB), NOSPLIT, $0-28
-	MOVSS        w+24(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS w+24(FP), Z0
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
@@ -867,10 +882,9 @@ done:
 	RET
 
 // func normScale512(y *float32, x *float32, scale *float32, n int, r float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·normScale512(SB), NOSPLIT, $0-36
-	MOVSS        r+32(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS r+32(FP), Z0
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         scale+16(FP), DX
@@ -1589,10 +1603,9 @@ done:
 	RET
 
 // func decay512x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·decay512x4(SB), NOSPLIT, $0-44
-	MOVSS        decay+40(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS decay+40(FP), Z0
 	MOVQ         s+0(FP), AX
 	MOVQ         k+16(FP), CX
 	MOVQ         rows+24(FP), DX
@@ -1728,10 +1741,9 @@ done:
 	RET
 
 // func decay512x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·decay512x2(SB), NOSPLIT, $0-44
-	MOVSS        decay+40(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS decay+40(FP), Z0
 	MOVQ         s+0(FP), AX
 	MOVQ         k+16(FP), CX
 	MOVQ         rows+24(FP), DX
@@ -1835,10 +1847,9 @@ done:
 	RET
 
 // func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·decay512x1(SB), NOSPLIT, $0-44
-	MOVSS        decay+40(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS decay+40(FP), Z0
 	MOVQ         s+0(FP), AX
 	MOVQ         k+16(FP), CX
 	MOVQ         rows+24(FP), DX

@@ -67,12 +67,12 @@ func (v vector) transpose(panel, rows []float32, n int) {
 }
 
 // unpack4 decodes as many 4-bit codes as whole registers hold, and says how many.
-func (v vector) unpack4(dst []float32, codes []byte, table *[16]float32) int {
+func (v vector) unpack4(dst []float32, codes []byte, scale, bias float32) int {
 	n := len(dst) &^ 15
 	if v != avx512 || n == 0 {
 		return 0
 	}
-	unpack4x512(&dst[0], &codes[0], table, n)
+	unpack4x512(&dst[0], &codes[0], n, scale, bias)
 	return n
 }
 

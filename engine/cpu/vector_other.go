@@ -15,7 +15,7 @@ func (v vector) dots(c *[blockRows * lanes]float32, xs *[blockRows]*float32, pan
 
 func (v vector) transpose(panel, rows []float32, n int) { panic("cpu: no kernels for this processor") }
 
-func (v vector) unpack4(dst []float32, codes []byte, table *[16]float32) int { return 0 }
+func (v vector) unpack4(dst []float32, codes []byte, scale, bias float32) int { return 0 }
 
 func (v vector) widen(dst []float32, data []byte) int { return 0 }
 

@@ -89,9 +89,10 @@ func (v vector) decodeAffine(dst []float32, m *ops.Matrix, row int) {
 		out, packed := dst[g*m.Group:(g+1)*m.Group], codes[g*width:(g+1)*width]
 		switch m.Bits {
 		case 4:
-			table := affineTable(scale, bias)
-			done := v.unpack4(out, packed, &table)
-			unpack4(out[done:], packed[done/2:], &table)
+			if done := v.unpack4(out, packed, scale, bias); done < len(out) {
+				table := affineTable(scale, bias)
+				unpack4(out[done:], packed[done/2:], &table)
+			}
 		case 8:
 			for i, code := range packed {
 				out[i] = affine(uint32(code), scale, bias)

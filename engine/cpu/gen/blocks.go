@@ -12,7 +12,7 @@ import (
 // transposed in registers, and then meets the queries dim after dim.
 func scores512(heads int) {
 	name := fmt.Sprintf("scores512x%d", heads)
-	TEXT(name, NOSPLIT, "func(c *float32, q **float32, keys *float32, tokens *int32, stride, dim int)")
+	kernel(name, "func(c *float32, q **float32, keys *float32, tokens *int32, stride, dim int)")
 	Doc(name+" sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.",
 		"dim is a multiple of 16. It needs AVX-512F.")
 	table := Load(Param("q"), GP64())
@@ -65,7 +65,7 @@ func scores512(heads int) {
 // gatherSum512 is a weighted sum of rows that a list names, 16*w columns of it.
 func gatherSum512(w int) {
 	name := fmt.Sprintf("gatherSum512x%d", w)
-	TEXT(name, NOSPLIT, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
+	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
 	Doc(fmt.Sprintf("%s sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
 	weights, rows, tokens := Load(Param("weights"), GP64()), Load(Param("rows"), GP64()), Load(Param("tokens"), GP64())
 	n, stride := Load(Param("n"), GP64()), Load(Param("stride"), GP64())
@@ -112,7 +112,7 @@ func store(to Register, acc []VecVirtual) {
 // decay512 is the first half of a step of the delta rule for 16*w columns of the state.
 func decay512(w int) {
 	name := fmt.Sprintf("decay512x%d", w)
-	TEXT(name, NOSPLIT, "func(s, t, k *float32, rows, stride int, decay float32)")
+	kernel(name, "func(s, t, k *float32, rows, stride int, decay float32)")
 	Doc(fmt.Sprintf("%s: S = g S, t = Sᵀ k for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
 	decay := broadcast("decay")
 	s, k := Load(Param("s"), GP64()), Load(Param("k"), GP64())
@@ -140,7 +140,7 @@ func decay512(w int) {
 // update512 is the second half.
 func update512(w int) {
 	name := fmt.Sprintf("update512x%d", w)
-	TEXT(name, NOSPLIT, "func(s, o, delta, k, q *float32, rows, stride int)")
+	kernel(name, "func(s, o, delta, k, q *float32, rows, stride int)")
 	Doc(fmt.Sprintf("%s: S += k deltaᵀ, o = Sᵀ q for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
 	s, k, q := Load(Param("s"), GP64()), Load(Param("k"), GP64()), Load(Param("q"), GP64())
 	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())

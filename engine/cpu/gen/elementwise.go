@@ -85,11 +85,15 @@ func sigmoid512(table Mem, v VecVirtual) VecVirtual {
 	return one
 }
 
-// broadcast loads a float32 parameter into every lane.
+// broadcast loads a float32 parameter into every lane, straight from memory: MOVSS, which Load gives, is an old
+// instruction that waits long for the upper halves of registers in use.
 func broadcast(param string) VecVirtual {
-	x, z := XMM(), ZMM()
-	Load(Param(param), x)
-	VBROADCASTSS(x, z)
+	at, err := Param(param).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	z := ZMM()
+	VBROADCASTSS(at.Addr, z)
 	return z
 }
 
@@ -117,7 +121,7 @@ func each(params []string, body func(at []Mem)) {
 }
 
 func begin(name, signature string, doc ...string) {
-	TEXT(name, NOSPLIT, signature)
+	kernel(name, signature)
 	Doc(append(doc, "n is a multiple of 16. It needs AVX-512F.")...)
 }
 

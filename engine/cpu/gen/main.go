@@ -37,6 +37,12 @@ const lanes = 32 // outputs of a panel
 
 func name(base string, n int) string { return base + map[int]string{8: "8", 4: "4", 2: "2", 1: "1"}[n] }
 
+// kernel begins a function that keeps none of its pointers, so that what they point to may stay on the caller's stack.
+func kernel(name, signature string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+}
+
 // rowPointers loads the addresses of the rows of x.
 func rowPointers(rows int) []GPVirtual {
 	table := Load(Param("x"), GP64())
@@ -50,7 +56,7 @@ func rowPointers(rows int) []GPVirtual {
 
 // dots512 is rows x 32 dot products with AVX-512.
 func dots512(rows int) {
-	TEXT(name("dots512x", rows), NOSPLIT, "func(c *float32, x **float32, panel *float32, n int)")
+	kernel(name("dots512x", rows), "func(c *float32, x **float32, panel *float32, n int)")
 	Doc(name("dots512x", rows)+" sets c[r*32+j] to the dot product of row x[r] [n] and column j of panel [n, 32].", "It needs AVX-512F.")
 	xs := rowPointers(rows)
 	panel, n, k := Load(Param("panel"), GP64()), Load(Param("n"), GP64()), GP64()
@@ -91,7 +97,7 @@ func dots512(rows int) {
 
 // dots256 is rows x 16 dot products with AVX: half a panel.
 func dots256(rows int) {
-	TEXT(name("dots256x", rows), NOSPLIT, "func(c *float32, x **float32, panel *float32, n int)")
+	kernel(name("dots256x", rows), "func(c *float32, x **float32, panel *float32, n int)")
 	Doc(name("dots256x", rows)+" is dots512 for the first 16 columns of the panel that panel points into.", "It needs AVX.")
 	xs := rowPointers(rows)
 	panel, n, k := Load(Param("panel"), GP64()), Load(Param("n"), GP64()), GP64()
@@ -134,7 +140,7 @@ func dots256(rows int) {
 
 // transpose512 turns 16 rows into 16 columns of a panel.
 func transpose512() {
-	TEXT("transpose512", NOSPLIT, "func(panel *float32, rows *float32, n int)")
+	kernel("transpose512", "func(panel *float32, rows *float32, n int)")
 	Doc("transpose512 sets panel[k*32+j] = rows[j*n+k] for j < 16 and k < n; n is a multiple of 16.", "It needs AVX-512F.")
 	panel, src, n := Load(Param("panel"), GP64()), Load(Param("rows"), GP64()), Load(Param("n"), GP64())
 	stride, left := GP64(), GP64()
@@ -202,13 +208,18 @@ func transpose16(in []VecVirtual) []VecVirtual {
 	return out
 }
 
-// unpack4x512 decodes 4-bit codes through a table of their 16 values.
+// unpack4x512 decodes 4-bit codes through a register of their 16 values.
 func unpack4x512() {
-	TEXT("unpack4x512", NOSPLIT, "func(dst *float32, codes *byte, table *[16]float32, n int)")
-	Doc("unpack4x512 sets dst[i] to table[code i], lowest nibble first, for i < n; n is a multiple of 16.", "It needs AVX-512F.")
-	dst, codes, table, n := Load(Param("dst"), GP64()), Load(Param("codes"), GP64()), Load(Param("table"), GP64()), Load(Param("n"), GP64())
-	values, word, shift := ZMM(), ZMM(), ZMM()
-	VMOVUPS(Mem{Base: table}, values)
+	kernel("unpack4x512", "func(dst *float32, codes *byte, n int, scale, bias float32)")
+	Doc("unpack4x512 sets dst[i] to scale * code i + bias, lowest nibble first, for i < n; n is a multiple of 16.", "It needs AVX-512F.")
+	dst, codes, n := Load(Param("dst"), GP64()), Load(Param("codes"), GP64()), Load(Param("n"), GP64())
+	values, bias, word, shift := broadcast("scale"), broadcast("bias"), ZMM(), ZMM()
+	nibbles := GLOBL("nibbles", RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, F32(i))
+	}
+	VMULPS(nibbles, values, values)
+	VADDPS(bias, values, values)
 	words := GLOBL("nibbleWords", RODATA|NOPTR)
 	for i := range 16 {
 		DATA(4*i, U32(i/8))
@@ -239,7 +250,7 @@ func unpack4x512() {
 
 // widen512 decodes bf16.
 func widen512() {
-	TEXT("widen512", NOSPLIT, "func(dst *float32, data *byte, n int)")
+	kernel("widen512", "func(dst *float32, data *byte, n int)")
 	Doc("widen512 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.", "It needs AVX-512F.")
 	dst, data, n := Load(Param("dst"), GP64()), Load(Param("data"), GP64()), Load(Param("n"), GP64())
 	Label("loop")
