@@ -64,6 +64,24 @@ func unpack4x512(dst *float32, codes *byte, n int, scale float32, bias float32)
 //go:noescape
 func widen512(dst *float32, data *byte, n int)
 
+// nibbleDots512x4 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j].
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX-512F.
+//
+//go:noescape
+func nibbleDots512x4(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+
+// nibbleDots512x2 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j].
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX-512F.
+//
+//go:noescape
+func nibbleDots512x2(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+
+// nibbleDots512x1 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j].
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX-512F.
+//
+//go:noescape
+func nibbleDots512x1(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+
 // sigmoid512 sets x[i] to gain * sigmoid(x[i]*scale).
 // n is a multiple of 16. It needs AVX-512F.
 //

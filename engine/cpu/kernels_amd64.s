@@ -603,6 +603,382 @@ done:
 	VZEROUPPER
 	RET
 
+// func nibbleDots512x4(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX512F
+TEXT ·nibbleDots512x4(SB), NOSPLIT, $0-64
+	MOVQ         x+8(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), AX
+	MOVQ         codes+16(FP), SI
+	MOVQ         at+24(FP), DI
+	VMOVDQU32    (DI), Z0
+	MOVQ         scales+32(FP), DI
+	MOVQ         biases+40(FP), R8
+	MOVQ         groups+48(FP), R9
+	MOVQ         words+56(FP), R10
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVL         $0x0000000f, R11
+	VPBROADCASTD R11, Z5
+	XORQ         R11, R11
+
+group:
+	TESTQ   R9, R9
+	JZ      done
+	VMOVUPS (DI), Z6
+	VMOVUPS (R8), Z7
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	DECQ    R9
+	MOVQ    R10, R12
+
+word:
+	TESTQ       R12, R12
+	JZ          group
+	KXNORW      K1, K1, K1
+	VPXORD      Z8, Z8, Z8
+	VPGATHERDD  (SI)(Z0*1), K1, Z8
+	VPSRLD      $0x00, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST (CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST (DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST (BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST (AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x04, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 4(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 4(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 4(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 4(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x08, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 8(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 8(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 8(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 8(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x0c, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 12(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 12(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 12(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 12(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x10, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 16(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 16(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 16(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 16(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x14, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 20(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 20(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 20(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 20(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x18, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 24(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 24(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 24(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 24(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	VPSRLD      $0x1c, Z8, Z9
+	VPANDD      Z5, Z9, Z9
+	VCVTDQ2PS   Z9, Z9
+	VMULPS      Z6, Z9, Z9
+	VADDPS      Z7, Z9, Z9
+	VMULPS.BCST 28(CX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z1, Z1
+	VMULPS.BCST 28(DX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z2, Z2
+	VMULPS.BCST 28(BX)(R11*4), Z9, Z10
+	VADDPS      Z10, Z3, Z3
+	VMULPS.BCST 28(AX)(R11*4), Z9, Z9
+	VADDPS      Z9, Z4, Z4
+	ADDQ        $0x08, R11
+	ADDQ        $0x04, SI
+	DECQ        R12
+	JMP         word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Z1, (AX)
+	VMOVUPS Z2, 64(AX)
+	VMOVUPS Z3, 128(AX)
+	VMOVUPS Z4, 192(AX)
+	VZEROUPPER
+	RET
+
+// func nibbleDots512x2(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX512F
+TEXT ·nibbleDots512x2(SB), NOSPLIT, $0-64
+	MOVQ         x+8(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), AX
+	MOVQ         codes+16(FP), DX
+	MOVQ         at+24(FP), BX
+	VMOVDQU32    (BX), Z0
+	MOVQ         scales+32(FP), BX
+	MOVQ         biases+40(FP), SI
+	MOVQ         groups+48(FP), DI
+	MOVQ         words+56(FP), R8
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x0000000f, R9
+	VPBROADCASTD R9, Z3
+	XORQ         R9, R9
+
+group:
+	TESTQ   DI, DI
+	JZ      done
+	VMOVUPS (BX), Z4
+	VMOVUPS (SI), Z5
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	DECQ    DI
+	MOVQ    R8, R10
+
+word:
+	TESTQ       R10, R10
+	JZ          group
+	KXNORW      K1, K1, K1
+	VPXORD      Z6, Z6, Z6
+	VPGATHERDD  (DX)(Z0*1), K1, Z6
+	VPSRLD      $0x00, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST (CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST (AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x04, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 4(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 4(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x08, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 8(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 8(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x0c, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 12(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 12(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x10, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 16(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 16(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x14, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 20(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 20(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x18, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 24(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 24(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	VPSRLD      $0x1c, Z6, Z7
+	VPANDD      Z3, Z7, Z7
+	VCVTDQ2PS   Z7, Z7
+	VMULPS      Z4, Z7, Z7
+	VADDPS      Z5, Z7, Z7
+	VMULPS.BCST 28(CX)(R9*4), Z7, Z8
+	VADDPS      Z8, Z1, Z1
+	VMULPS.BCST 28(AX)(R9*4), Z7, Z7
+	VADDPS      Z7, Z2, Z2
+	ADDQ        $0x08, R9
+	ADDQ        $0x04, DX
+	DECQ        R10
+	JMP         word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Z1, (AX)
+	VMOVUPS Z2, 64(AX)
+	VZEROUPPER
+	RET
+
+// func nibbleDots512x1(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX512F
+TEXT ·nibbleDots512x1(SB), NOSPLIT, $0-64
+	MOVQ         x+8(FP), AX
+	MOVQ         (AX), AX
+	MOVQ         codes+16(FP), CX
+	MOVQ         at+24(FP), DX
+	VMOVDQU32    (DX), Z0
+	MOVQ         scales+32(FP), DX
+	MOVQ         biases+40(FP), BX
+	MOVQ         groups+48(FP), SI
+	MOVQ         words+56(FP), DI
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x0000000f, R8
+	VPBROADCASTD R8, Z2
+	XORQ         R8, R8
+
+group:
+	TESTQ   SI, SI
+	JZ      done
+	VMOVUPS (DX), Z3
+	VMOVUPS (BX), Z4
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	DECQ    SI
+	MOVQ    DI, R9
+
+word:
+	TESTQ       R9, R9
+	JZ          group
+	KXNORW      K1, K1, K1
+	VPXORD      Z5, Z5, Z5
+	VPGATHERDD  (CX)(Z0*1), K1, Z5
+	VPSRLD      $0x00, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST (AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x04, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 4(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x08, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 8(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x0c, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 12(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x10, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 16(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x14, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 20(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x18, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 24(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	VPSRLD      $0x1c, Z5, Z6
+	VPANDD      Z2, Z6, Z6
+	VCVTDQ2PS   Z6, Z6
+	VMULPS      Z3, Z6, Z6
+	VADDPS      Z4, Z6, Z6
+	VMULPS.BCST 28(AX)(R8*4), Z6, Z6
+	VADDPS      Z6, Z1, Z1
+	ADDQ        $0x08, R8
+	ADDQ        $0x04, CX
+	DECQ        R9
+	JMP         word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Z1, (AX)
+	VZEROUPPER
+	RET
+
 DATA expConstants<>+0(SB)/4, $0x3fb8aa3b
 DATA expConstants<>+4(SB)/4, $0x4b400000
 DATA expConstants<>+8(SB)/4, $0x3f318000

@@ -71,9 +71,12 @@ type product struct {
 
 // run computes the product with the widest kernels that this processor has; the bits are the same with all.
 func (p product) run(s *scratch) {
-	if s.vector == plain {
+	switch {
+	case s.vector == plain:
 		p.runPlain(s)
-	} else {
+	case p.suitsNibbles(s.vector):
+		p.runNibbles(s)
+	default:
 		p.runPanels(s)
 	}
 }

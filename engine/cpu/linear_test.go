@@ -97,6 +97,7 @@ func TestLinear(t *testing.T) {
 			}
 		}
 	}
+	check(t, linearCase("affine over several items of work", src, affineMatrix(src, 70, 160, 4, 32, ops.BF16), 9))
 }
 
 // A tall and narrow product is cut over rows, a short and wide one over outputs.

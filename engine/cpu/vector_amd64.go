@@ -76,6 +76,19 @@ func (v vector) unpack4(dst []float32, codes []byte, scale, bias float32) int {
 	return n
 }
 
+// nibbleDots sets c[r*nibbleLanes+j] to the product of row xs[r] and row j of w for r < rows.
+func (v vector) nibbleDots(c *[fewRows * nibbleLanes]float32, xs *[fewRows]*float32, w *nibbleRows, rows int) {
+	groups, words := len(w.scales)/nibbleLanes, w.group/8
+	switch rows {
+	case 4:
+		nibbleDots512x4(&c[0], &xs[0], &w.codes[0], &w.at[0], &w.scales[0], &w.biases[0], groups, words)
+	case 2:
+		nibbleDots512x2(&c[0], &xs[0], &w.codes[0], &w.at[0], &w.scales[0], &w.biases[0], groups, words)
+	default:
+		nibbleDots512x1(&c[0], &xs[0], &w.codes[0], &w.at[0], &w.scales[0], &w.biases[0], groups, words)
+	}
+}
+
 // widen decodes as many bf16 values as whole registers hold, and says how many.
 func (v vector) widen(dst []float32, data []byte) int {
 	n := len(dst) &^ 15

@@ -21,6 +21,9 @@ func main() {
 	transpose512()
 	unpack4x512()
 	widen512()
+	for _, rows := range []int{4, 2, 1} {
+		nibbleDots512(rows)
+	}
 	elementwise()
 	for _, heads := range []int{4, 2, 1} {
 		scores512(heads)
