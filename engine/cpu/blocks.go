@@ -33,7 +33,7 @@ func (x blockIndex) Blocks(r int) []int32 { return x[r] }
 // SelectBlocks chooses the min(budget, complete) best complete blocks of every row. A row that sees all of them is not
 // scored, so bk is not read for it.
 func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, ratio, budget int) ops.Index {
-	fit(within(iq, h) && pos >= 0 && ratio > 0 && budget >= 0, "SelectBlocks", iq, bk)
+	fit(h.Within(iq) && pos >= 0 && ratio > 0 && budget >= 0, "SelectBlocks", iq, bk)
 	last := (pos + iq.Rows) / ratio // complete blocks of the last row, the most of all
 	every := make([]int32, min(budget, last))
 	for j := range every {

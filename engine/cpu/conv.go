@@ -4,7 +4,7 @@ import "lector/engine/ops"
 
 // Conv: causal depthwise convolution over x with the rows of tail before it; taps add up oldest first.
 func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activate bool) {
-	fit(same(y, x) && x.Cols > 0 && len(w) > 0 && len(w)%x.Cols == 0 && dilation > 0 && tail.Cols == x.Cols &&
+	fit(ops.Same(y, x) && x.Cols > 0 && len(w) > 0 && len(w)%x.Cols == 0 && dilation > 0 && tail.Cols == x.Cols &&
 		tail.Rows == (len(w)/x.Cols-1)*dilation && (y.Mem != x.Mem || y.Off+y.Rows*y.Cols <= x.Off || x.Off+x.Rows*x.Cols <= y.Off),
 		"Conv", y, x, tail)
 	c, taps := x.Cols, len(w)/x.Cols

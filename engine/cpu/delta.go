@@ -7,7 +7,7 @@ const unitEps = 1e-6
 
 // UnitHeads: in place on heads h of x: x * rsqrt(sum x² + 1e-6) * scale. The factor is rounded once.
 func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
-	fit(within(x, h), "UnitHeads", x)
+	fit(h.Within(x), "UnitHeads", x)
 	b.eachHead(x, h, func(head []float32) {
 		r := float32(float64(scale) * rsqrt(sumSquares(head)+unitEps))
 		for i, v := range head {
@@ -18,7 +18,7 @@ func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
 
 // DeltaGates: g = exp(-exp(A_log) * softplus(a + dt_bias)) in float64, rounded once; beta = sigmoid(b).
 func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) {
-	fit(same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
+	fit(ops.Same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
 	rate := make([]float64, g.Cols)
 	for j, v := range aLog {
 		rate[j] = exp64(float64(v))
@@ -40,7 +40,7 @@ const deltaColumns = 64
 // DeltaScan, row after row: S = g S;  S += k (beta (v - Sᵀk))ᵀ;  o = Sᵀ q.
 func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
 	fit(d.Hk > 0 && d.Hv%d.Hk == 0 && qkv.Cols == 2*d.Hk*d.Dk+d.Hv*d.Dv && o.Cols == d.Hv*d.Dv && o.Rows == qkv.Rows &&
-		same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
+		ops.Same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
 	scan := deltaScan{d, all(o), all(qkv), all(g), all(beta), s.Floats()}
 	cuts := (d.Dv + deltaColumns - 1) / deltaColumns
 	b.parallel(d.Hv*cuts, grain(4*qkv.Rows*d.Dk*deltaColumns), func(w *scratch, from, to int) {
@@ -149,7 +149,7 @@ func (v vector) updateAndRead(s, o, delta, k, q []float32) {
 
 // GatedNorm: in place on o: plain RMS norm per head, times w, times gate(z).
 func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, useSiLU bool) {
-	fit(same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
+	fit(ops.Same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
 	out, gates, dv := o.Floats(), z.Floats(), len(w)
 	b.parallel(o.Rows*(o.Cols/dv), grain(16*dv), func(s *scratch, from, to int) {
 		gate := floats(&s.values, dv)

@@ -9,7 +9,7 @@ import (
 // Embed: y[r] = row ids[r] of w.
 func (b *Backend) Embed(y ops.Tensor, w ops.Matrix, ids []int32) {
 	fit(y.Rows == len(ids) && y.Cols == w.In, "Embed "+w.Name, y)
-	fitMatrix("Embed", &w)
+	shapes().FitMatrix("Embed", &w)
 	for _, id := range ids {
 		if id < 0 || int(id) >= w.Out {
 			panic(fmt.Sprintf("cpu: Embed %s: id %d outside [0, %d)", w.Name, id, w.Out))
@@ -25,7 +25,7 @@ func (b *Backend) Embed(y ops.Tensor, w ops.Matrix, ids []int32) {
 
 // RMSNorm: y = x * rsqrt(mean over a group of x² + eps) * scale[col mod len(scale)].
 func (b *Backend) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float32) {
-	fit(same(x, y) && group > 0 && x.Cols%group == 0 && len(scale) > 0 && x.Cols%len(scale) == 0 &&
+	fit(ops.Same(x, y) && group > 0 && x.Cols%group == 0 && len(scale) > 0 && x.Cols%len(scale) == 0 &&
 		(len(scale)%group == 0 || group%len(scale) == 0), "RMSNorm", y, x)
 	in, out, groups := x.Floats(), y.Floats(), x.Cols/group
 	b.parallel(x.Rows*groups, grain(4*group), func(_ *scratch, from, to int) {
@@ -66,7 +66,7 @@ func (b *Backend) eachHead(x ops.Tensor, h ops.Heads, f func(head []float32)) {
 
 // RMSNormHeads norms the heads h of x in place, each a group of its own.
 func (b *Backend) RMSNormHeads(x ops.Tensor, h ops.Heads, scale []float32, eps float32) {
-	fit(within(x, h) && len(scale) == h.Dim, "RMSNormHeads", x)
+	fit(h.Within(x) && len(scale) == h.Dim, "RMSNormHeads", x)
 	b.eachHead(x, h, func(head []float32) { b.vector.rmsNorm(head, head, scale, eps) })
 }
 
@@ -89,14 +89,14 @@ func (b *Backend) Sigmoid(x ops.Tensor, scale, gain float32) {
 
 // SwiGLU: y = silu(gate) * up.
 func (b *Backend) SwiGLU(y, gate, up ops.Tensor) {
-	fit(same(y, gate, up), "SwiGLU", y, gate, up)
+	fit(ops.Same(y, gate, up), "SwiGLU", y, gate, up)
 	out, g, u := y.Floats(), gate.Floats(), up.Floats()
 	b.each(y, func(from, to int) { b.vector.swiGLU(out[from:to], g[from:to], u[from:to]) })
 }
 
 // AddGated: y[r] += sigmoid(gate[r]) * x[r].
 func (b *Backend) AddGated(y, x, gate ops.Tensor) {
-	fit(same(y, x) && gate.Rows == y.Rows && gate.Cols == 1, "AddGated", y, x, gate)
+	fit(ops.Same(y, x) && gate.Rows == y.Rows && gate.Cols == 1, "AddGated", y, x, gate)
 	out, in, g := y.Floats(), x.Floats(), gate.Floats()
 	b.parallel(y.Rows, grain(y.Cols), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {
@@ -107,7 +107,7 @@ func (b *Backend) AddGated(y, x, gate ops.Tensor) {
 
 // Add: y += x.
 func (b *Backend) Add(y, x ops.Tensor) {
-	fit(same(y, x), "Add", y, x)
+	fit(ops.Same(y, x), "Add", y, x)
 	out, in := y.Floats(), x.Floats()
 	b.each(y, func(from, to int) { addTo(out[from:to], in[from:to]) })
 }

@@ -13,7 +13,7 @@ const (
 
 // RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x).
 func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Usage {
-	fit(same(y, x), "RunExperts", y, x)
+	fit(ops.Same(y, x), "RunExperts", y, x)
 	run := expertRun{Backend: b, experts: e, route: t}
 	if e.Records != nil {
 		if x.Rows > 0 {
@@ -121,10 +121,10 @@ func (t *expertRun) place() {
 func (t *expertRun) check(e *ops.Expert) {
 	for _, m := range []*ops.Matrix{&e.Gate, &e.Up} {
 		fit(m.In == t.x.width && m.Out == t.experts.Inner, "RunExperts "+m.Name)
-		fitMatrix("RunExperts", m)
+		shapes().FitMatrix("RunExperts", m)
 	}
 	fit(e.Down.In == t.experts.Inner && e.Down.Out == t.x.width, "RunExperts "+e.Down.Name)
-	fitMatrix("RunExperts", &e.Down)
+	shapes().FitMatrix("RunExperts", &e.Down)
 }
 
 // inner computes the activations of the pairs in flight; an item of work is some columns of one expert.

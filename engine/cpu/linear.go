@@ -40,7 +40,7 @@ const outputsPerItem = 32
 // a cut leaves the order of every sum alone.
 func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	fit(x.Rows == y.Rows && x.Cols == w.In && y.Cols == w.Out, "Linear "+w.Name, y, x)
-	fitMatrix("Linear", &w)
+	shapes().FitMatrix("Linear", &w)
 	if x.Rows == 0 || w.Out == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // Gather: e[r] = the rows ids[r*n : (r+1)*n] of the table side by side.
 func (b *Backend) Gather(e ops.Tensor, t ops.Table, ids []int64) {
 	fit(t.Dim > 0 && e.Rows*e.Cols == len(ids)*t.Dim && e.Cols%t.Dim == 0, "Gather", e)
-	each := fitTable(&t)
+	each := shapes().FitTable(&t)
 	for _, id := range ids {
 		if id < 0 || id >= int64(t.Rows) {
 			panic(fmt.Sprintf("cpu: Gather: row %d outside [0, %d)", id, t.Rows))
@@ -25,25 +25,9 @@ func (b *Backend) Gather(e ops.Tensor, t ops.Table, ids []int64) {
 	})
 }
 
-// fitTable panics unless all shards are equal and hold the table's rows; it returns the rows of one.
-func fitTable(t *ops.Table) int {
-	rows := 0
-	for i := range t.Shards {
-		m := &t.Shards[i]
-		fit(m.In == t.Dim && m.Out == t.Shards[0].Out, "Gather "+m.Name)
-		fitMatrix("Gather", m)
-		rows += m.Out
-	}
-	fit(rows == t.Rows && (rows > 0 || len(t.Shards) == 0), "Gather")
-	if rows == 0 {
-		return 1
-	}
-	return t.Shards[0].Out
-}
-
 // PLEGate: s_g = key_g . query_g / sqrt(h); v_g = sigmoid(sign(s) sqrt(max(|s|, 1e-6))) * val, sign(0) = 0.
 func (b *Backend) PLEGate(v, key, query, val ops.Tensor) {
-	fit(streams(key, val) > 0 && same(key, query, v), "PLEGate", v, key, query, val)
+	fit(streams(key, val) > 0 && ops.Same(key, query, v), "PLEGate", v, key, query, val)
 	n, h := key.Cols/val.Cols, val.Cols
 	keys, queries, vals, out := key.Floats(), query.Floats(), val.Floats(), v.Floats()
 	root := math.Sqrt(float64(h))

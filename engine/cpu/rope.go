@@ -32,7 +32,7 @@ func (t *ropeTables) of(r ops.Rope) []float64 {
 
 // Rope rotates the heads h of x in place; row r stands at position pos + r*step.
 func (b *Backend) Rope(x ops.Tensor, h ops.Heads, rope ops.Rope, pos, step int) {
-	fit(within(x, h) && rope.Rot >= 0 && rope.Rot%2 == 0 && rope.Rot <= h.Dim && rope.Theta > 0, "Rope", x)
+	fit(h.Within(x) && rope.Rot >= 0 && rope.Rot%2 == 0 && rope.Rot <= h.Dim && rope.Theta > 0, "Rope", x)
 	freq, data := b.ropes.of(rope), x.Floats()
 	half := len(freq)
 	b.parallel(x.Rows, grain(4*h.N*rope.Rot+16*rope.Rot), func(s *scratch, from, to int) {

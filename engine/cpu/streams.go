@@ -45,7 +45,7 @@ func (b *Backend) Inject(wide, y, inj ops.Tensor) {
 // MixStreams: x = mean over streams of u * z, streams ascending.
 func (b *Backend) MixStreams(x, u, z ops.Tensor) {
 	n := streams(z, x)
-	fit(n > 0 && same(u, z), "MixStreams", x, u, z)
+	fit(n > 0 && ops.Same(u, z), "MixStreams", x, u, z)
 	out, us, zs, h := x.Floats(), u.Floats(), z.Floats(), x.Cols
 	b.parallel(x.Rows, grain(2*n*h), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {

@@ -7,14 +7,6 @@ import (
 	"lector/engine/ops"
 )
 
-// sideBytes is the size of one scale or bias.
-func sideBytes(f ops.Format) int {
-	if f == ops.F32 {
-		return 4
-	}
-	return 2
-}
-
 // decodeRow writes row `row` of m to dst [In] as float32.
 func (v vector) decodeRow(dst []float32, m *ops.Matrix, row int) {
 	n := m.In

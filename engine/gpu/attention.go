@@ -98,7 +98,7 @@ func (e *encoding) newIndex(rows, pos, ratio, budget int) *index {
 // SelectBlocks chooses the min(budget, complete) best complete blocks of every row, scored in float32 in every class.
 // A row that sees all of them is not scored, so bk is not read for it.
 func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, ratio, budget int) ops.Index {
-	fit(within(iq, h) && pos >= 0 && ratio > 0 && budget >= 0, "SelectBlocks", iq, bk)
+	fit(h.Within(iq) && pos >= 0 && ratio > 0 && budget >= 0, "SelectBlocks", iq, bk)
 	e := b.begin()
 	defer e.end()
 	x := e.newIndex(iq.Rows, pos, ratio, budget)

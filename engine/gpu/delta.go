@@ -30,7 +30,7 @@ func deltaScan(dk int) (kernel[shaders.DeltaScanParams], bool) {
 
 // UnitHeads: in place on heads h of x: x * rsqrt(sum x² + 1e-6) * scale.
 func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
-	fit(within(x, h), "UnitHeads", x)
+	fit(h.Within(x), "UnitHeads", x)
 	e := b.begin()
 	defer e.end()
 	p := shaders.UnitHeadsParams{
@@ -45,7 +45,7 @@ func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
 
 // DeltaGates: g = exp(-exp(A_log) * softplus(a + dt_bias)), beta = sigmoid(b).
 func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) {
-	fit(same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
+	fit(ops.Same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
 	e := b.begin()
 	defer e.end()
 	rate := make([]float32, len(aLog))
@@ -65,7 +65,7 @@ func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) 
 func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
 	scan, ok := deltaScan(d.Dk)
 	fit(ok && d.Hk > 0 && d.Hv%d.Hk == 0 && qkv.Cols == 2*d.Hk*d.Dk+d.Hv*d.Dv && o.Cols == d.Hv*d.Dv && o.Rows == qkv.Rows &&
-		same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
+		ops.Same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
 	if qkv.Rows == 0 {
 		return
 	}
@@ -84,7 +84,7 @@ func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
 
 // GatedNorm: in place on o: plain RMS norm per head, times w, times gate(z).
 func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, silu bool) {
-	fit(same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
+	fit(ops.Same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
 	e := b.begin()
 	defer e.end()
 	p := shaders.GatedNormParams{Heads: uint32(o.Rows * (o.Cols / len(w))), Dv: uint32(len(w)), Eps: eps}

@@ -31,7 +31,7 @@ const (
 // Embed: y[r] = row ids[r] of w.
 func (b *Backend) Embed(y ops.Tensor, w ops.Matrix, ids []int32) {
 	fit(y.Rows == len(ids) && y.Cols == w.In, "Embed "+w.Name, y)
-	fitMatrix("Embed", &w)
+	shapes().FitMatrix("Embed", &w)
 	for _, id := range ids {
 		if id < 0 || int(id) >= w.Out {
 			panic(fmt.Sprintf("gpu: Embed %s: id %d outside [0, %d)", w.Name, id, w.Out))
@@ -59,7 +59,7 @@ func rowsBy(rows, n, each int) metal.Size { return metal.Size{X: blocks(n, each)
 
 // RMSNorm: y = x * rsqrt(mean over a group of x² + eps) * scale[col mod len(scale)].
 func (b *Backend) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float32) {
-	fit(same(x, y) && group > 0 && x.Cols%group == 0 && len(scale) > 0 && x.Cols%len(scale) == 0 &&
+	fit(ops.Same(x, y) && group > 0 && x.Cols%group == 0 && len(scale) > 0 && x.Cols%len(scale) == 0 &&
 		(len(scale)%group == 0 || group%len(scale) == 0), "RMSNorm", y, x)
 	e := b.begin()
 	defer e.end()
@@ -73,7 +73,7 @@ func (b *Backend) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float
 
 // RMSNormHeads norms the heads h of x in place, each a group of its own.
 func (b *Backend) RMSNormHeads(x ops.Tensor, h ops.Heads, scale []float32, eps float32) {
-	fit(within(x, h) && len(scale) == h.Dim, "RMSNormHeads", x)
+	fit(h.Within(x) && len(scale) == h.Dim, "RMSNormHeads", x)
 	e := b.begin()
 	defer e.end()
 	p := shaders.NormParams{
@@ -115,7 +115,7 @@ func (b *Backend) Sigmoid(x ops.Tensor, scale, gain float32) {
 
 // SwiGLU: y = silu(gate) * up.
 func (b *Backend) SwiGLU(y, gate, up ops.Tensor) {
-	fit(same(y, gate, up), "SwiGLU", y, gate, up)
+	fit(ops.Same(y, gate, up), "SwiGLU", y, gate, up)
 	e := b.begin()
 	defer e.end()
 	e.elements(denseSwiGLU, y, shaders.ElementParams{},
@@ -124,7 +124,7 @@ func (b *Backend) SwiGLU(y, gate, up ops.Tensor) {
 
 // AddGated: y[r] += sigmoid(gate[r]) * x[r].
 func (b *Backend) AddGated(y, x, gate ops.Tensor) {
-	fit(same(y, x) && gate.Rows == y.Rows && gate.Cols == 1, "AddGated", y, x, gate)
+	fit(ops.Same(y, x) && gate.Rows == y.Rows && gate.Cols == 1, "AddGated", y, x, gate)
 	e := b.begin()
 	defer e.end()
 	e.elements(denseAddGated, y, shaders.ElementParams{},
@@ -133,7 +133,7 @@ func (b *Backend) AddGated(y, x, gate ops.Tensor) {
 
 // Add: y += x.
 func (b *Backend) Add(y, x ops.Tensor) {
-	fit(same(y, x), "Add", y, x)
+	fit(ops.Same(y, x), "Add", y, x)
 	e := b.begin()
 	defer e.end()
 	e.elements(denseAdd, y, shaders.ElementParams{}, []region{shaders.ElementY: at(y), shaders.ElementX: at(x)})
@@ -157,7 +157,7 @@ func (e *encoding) copyRows(dst, src region, rows int, p shaders.CopyParams) {
 
 // Conv: causal depthwise convolution over x with the rows of tail before it.
 func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activate bool) {
-	fit(same(y, x) && x.Cols > 0 && len(w) > 0 && len(w)%x.Cols == 0 && dilation > 0 && tail.Cols == x.Cols &&
+	fit(ops.Same(y, x) && x.Cols > 0 && len(w) > 0 && len(w)%x.Cols == 0 && dilation > 0 && tail.Cols == x.Cols &&
 		tail.Rows == (len(w)/x.Cols-1)*dilation && apart(y, x), "Conv", y, x, tail)
 	e := b.begin()
 	defer e.end()

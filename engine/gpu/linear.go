@@ -16,7 +16,7 @@ const (
 // go through tiles. The number is as large as a batch of decoded rows can get with its streams side by side.
 func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	fit(x.Rows == y.Rows && x.Cols == w.In && y.Cols == w.Out, "Linear "+w.Name, y, x)
-	fitMatrix("Linear", &w)
+	shapes().FitMatrix("Linear", &w)
 	if x.Rows == 0 || w.Out == 0 {
 		return
 	}

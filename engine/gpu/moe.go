@@ -84,7 +84,7 @@ func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
 // RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x). It waits for the routing.
 func (b *Backend) RunExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Route) ops.Usage {
 	t, mine := chosen.(*route)
-	fit(mine && t.b == b && t.rows == x.Rows && same(y, x), "RunExperts", y, x)
+	fit(mine && t.b == b && t.rows == x.Rows && ops.Same(y, x), "RunExperts", y, x)
 	if x.Rows == 0 {
 		return ops.Usage{}
 	}
@@ -180,10 +180,10 @@ func (t *expertRun) place() {
 func (t *expertRun) activate(e int, record ops.Expert, n int) {
 	for _, m := range []*ops.Matrix{&record.Gate, &record.Up} {
 		fit(m.In == t.x.Cols && m.Out == t.inner(), "RunExperts "+m.Name)
-		fitMatrix("RunExperts", m)
+		shapes().FitMatrix("RunExperts", m)
 	}
 	fit(record.Down.In == t.inner() && record.Down.Out == t.x.Cols, "RunExperts "+record.Down.Name)
-	fitMatrix("RunExperts", &record.Down)
+	shapes().FitMatrix("RunExperts", &record.Down)
 	from := 0
 	if last := len(t.active) - 1; last >= 0 {
 		from = t.active[last].to

@@ -18,7 +18,7 @@ const (
 // what the device may keep resident is less than the table; the device decodes them.
 func (b *Backend) Gather(y ops.Tensor, t ops.Table, ids []int64) {
 	fit(t.Dim > 0 && y.Rows*y.Cols == len(ids)*t.Dim && y.Cols%t.Dim == 0, "Gather", y)
-	each := fitTable(&t)
+	each := shapes().FitTable(&t)
 	for _, id := range ids {
 		if id < 0 || id >= int64(t.Rows) {
 			panic(fmt.Sprintf("gpu: Gather: row %d outside [0, %d)", id, t.Rows))
@@ -78,25 +78,9 @@ func copyRows(t *ops.Table, each int, ids []int64, part func(m *ops.Matrix) []by
 	return out
 }
 
-// fitTable panics unless all shards have the same shape and hold the table's rows; it returns the rows of one.
-func fitTable(t *ops.Table) int {
-	rows := 0
-	for i := range t.Shards {
-		m := &t.Shards[i]
-		fit(m.In == t.Dim && m.Out == t.Shards[0].Out, "Gather "+m.Name)
-		fitMatrix("Gather", m)
-		rows += m.Out
-	}
-	fit(rows == t.Rows && (rows > 0 || len(t.Shards) == 0), "Gather")
-	if rows == 0 {
-		return 1
-	}
-	return t.Shards[0].Out
-}
-
 // PLEGate: s_g = key_g . query_g / sqrt(h); v_g = sigmoid(sign(s) sqrt(max(|s|, 1e-6))) * val, sign(0) = 0.
 func (b *Backend) PLEGate(v, key, query, val ops.Tensor) {
-	fit(val.Cols > 0 && key.Cols%val.Cols == 0 && key.Cols > 0 && key.Rows == val.Rows && same(key, query, v), "PLEGate", v, key, query, val)
+	fit(val.Cols > 0 && key.Cols%val.Cols == 0 && key.Cols > 0 && key.Rows == val.Rows && ops.Same(key, query, v), "PLEGate", v, key, query, val)
 	e := b.begin()
 	defer e.end()
 	n := key.Cols / val.Cols

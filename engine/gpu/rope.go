@@ -67,7 +67,7 @@ func (t *ropeTables) release(b *Backend) {
 
 // Rope rotates the heads h of x in place; row r stands at position pos + r*step.
 func (b *Backend) Rope(x ops.Tensor, h ops.Heads, rope ops.Rope, pos, step int) {
-	fit(within(x, h) && rope.Rot >= 0 && rope.Rot%2 == 0 && rope.Rot <= h.Dim && rope.Theta > 0, "Rope", x)
+	fit(h.Within(x) && rope.Rot >= 0 && rope.Rot%2 == 0 && rope.Rot <= h.Dim && rope.Theta > 0, "Rope", x)
 	if x.Rows == 0 || rope.Rot == 0 {
 		return
 	}

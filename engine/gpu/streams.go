@@ -57,7 +57,7 @@ func (b *Backend) Inject(wide, y, inj ops.Tensor) {
 
 // MixStreams: x = mean over streams of u * z, streams ascending.
 func (b *Backend) MixStreams(x, u, z ops.Tensor) {
-	fit(streams(z, x) > 0 && same(u, z), "MixStreams", x, u, z)
+	fit(streams(z, x) > 0 && ops.Same(u, z), "MixStreams", x, u, z)
 	e := b.begin()
 	defer e.end()
 	e.streams(hyperMix, z, x, at(u))
