@@ -12,53 +12,53 @@ import (
 // inFlight is how many blobs are read at a time: enough to hide a store's latency, and at most 256 MB.
 const inFlight = 4
 
-// piece is one blob of a manifest and what it holds.
-type piece struct {
-	blob     Blob
-	state    bool // recurrent state, else rows
-	from, to int  // tokens of the rows; of recurrent state, to is the boundary
-	off      int64
+// Piece is one blob of a manifest and what it holds.
+type Piece struct {
+	Blob     Blob
+	State    bool  // recurrent state, else rows
+	From, To int   // tokens of the rows; of recurrent state, To is the boundary
+	Off      int64 // in the stream of its rows or state
 }
 
-// pieces lists the blobs of a manifest in order.
-func (m Manifest) pieces() []piece {
-	var out []piece
+// Pieces lists the blobs of a manifest in order.
+func (m Manifest) Pieces() []Piece {
+	var out []Piece
 	for _, c := range m.Chunks {
 		off := int64(0)
 		for _, b := range c.Rows {
-			out = append(out, piece{blob: b, from: c.From, to: c.To, off: off})
+			out = append(out, Piece{Blob: b, From: c.From, To: c.To, Off: off})
 			off += b.Size
 		}
 	}
 	off := int64(0)
 	for _, b := range m.State {
-		out = append(out, piece{blob: b, state: true, to: m.Tokens, off: off})
+		out = append(out, Piece{Blob: b, State: true, To: m.Tokens, Off: off})
 		off += b.Size
 	}
 	return out
 }
 
 // pieceName names a blob and what it holds, for messages.
-func (s *Space) pieceName(p piece) string {
-	if p.state {
-		return fmt.Sprintf("blob %s (recurrent state at token %d)", s.blobName(p.blob.Digest), p.to)
+func (s *Space) pieceName(p Piece) string {
+	if p.State {
+		return fmt.Sprintf("blob %s (recurrent state at token %d)", s.blobName(p.Blob.Digest), p.To)
 	}
-	return fmt.Sprintf("blob %s (rows of tokens [%d, %d))", s.blobName(p.blob.Digest), p.from, p.to)
+	return fmt.Sprintf("blob %s (rows of tokens [%d, %d))", s.blobName(p.Blob.Digest), p.From, p.To)
 }
 
 // contents names the regions that a blob holds a part of, for messages.
-func (m Manifest) contents(p piece) string {
+func (m Manifest) contents(p Piece) string {
 	var names []string
 	at := int64(0)
 	for _, spec := range m.Layout {
 		size := int64(0)
 		switch {
-		case p.state && spec.Kind == Fixed:
+		case p.State && spec.Kind == Fixed:
 			size = spec.unit()
-		case !p.state && spec.Kind == Rows:
-			size = spec.size(p.to) - spec.size(p.from)
+		case !p.State && spec.Kind == Rows:
+			size = spec.size(p.To) - spec.size(p.From)
 		}
-		if at < p.off+p.blob.Size && at+size > p.off {
+		if at < p.Off+p.Blob.Size && at+size > p.Off {
 			names = append(names, spec.Name)
 		}
 		at += size
@@ -91,12 +91,12 @@ func (s *Space) Restore(ctx context.Context, m Manifest, job string, tokens []in
 		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
 	}
 	fixed := fixedSegments(regions)
-	err := s.readPieces(ctx, m, job, func(p piece, b []byte) error {
+	err := s.readPieces(ctx, m, job, func(p Piece, b []byte) error {
 		segs := fixed
-		if !p.state {
-			segs = rowSegments(regions, p.from, p.to)
+		if !p.State {
+			segs = rowSegments(regions, p.From, p.To)
 		}
-		for _, seg := range window(segs, p.off, p.blob.Size) {
+		for _, seg := range window(segs, p.Off, p.Blob.Size) {
 			b = b[copy(seg.data, b):]
 		}
 		return nil
@@ -157,24 +157,24 @@ func (m Manifest) checkTokenRows(regions []Region) error {
 
 // readPieces reads and checks every blob of a manifest, several at a time, and gives each to use, which must
 // not keep the bytes. The first error ends it.
-func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func(piece, []byte) error) error {
+func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func(Piece, []byte) error) error {
 	spare := make(chan []byte, inFlight)
 	for range inFlight {
 		spare <- nil
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
-	for _, p := range m.pieces() {
+	for _, p := range m.Pieces() {
 		if gctx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
 			buf := <-spare
 			defer func() { spare <- buf }()
-			if int64(cap(buf)) < p.blob.Size {
-				buf = make([]byte, p.blob.Size)
+			if int64(cap(buf)) < p.Blob.Size {
+				buf = make([]byte, p.Blob.Size)
 			}
-			buf = buf[:p.blob.Size]
+			buf = buf[:p.Blob.Size]
 			if err := s.readPiece(gctx, m, job, p, buf); err != nil {
 				return err
 			}
@@ -188,13 +188,13 @@ func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func
 }
 
 // readPiece fills buf, of the blob's size, from the first place that has the blob whole.
-func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p piece, buf []byte) error {
-	if !p.state {
+func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, buf []byte) error {
+	if !p.State {
 		job = "" // rows are never rolling
 	}
 	var first error
-	for _, name := range s.places(job, p.blob.Digest) {
-		err := s.readBlob(ctx, name, p.blob, buf)
+	for _, name := range s.places(job, p.Blob.Digest) {
+		err := s.readBlob(ctx, name, p.Blob, buf)
 		if err == nil {
 			return nil
 		}
@@ -221,7 +221,7 @@ func (s *Space) readBlob(ctx context.Context, name string, b Blob, buf []byte) e
 	if err != nil {
 		return err
 	}
-	n, err := io.ReadFull(&contextReader{ctx, r}, buf)
+	n, err := io.ReadFull(ContextReader(ctx, r), buf)
 	if err == nil {
 		err = atEnd(r, b.Size)
 	} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
@@ -252,7 +252,9 @@ func atEnd(r io.Reader, size int64) error {
 	}
 }
 
-// contextReader stops between reads when the context is over.
+// ContextReader is r, stopping between reads when the context is over.
+func ContextReader(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
+
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

@@ -264,8 +264,8 @@ func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Man
 
 // statManifest says whether every blob of a manifest is stored under its own name with the right size.
 func (s *Space) statManifest(ctx context.Context, m Manifest) error {
-	for _, p := range m.pieces() {
-		ok, err := s.hasBlob(ctx, "", p.blob)
+	for _, p := range m.Pieces() {
+		ok, err := s.hasBlob(ctx, "", p.Blob)
 		if err != nil {
 			return err
 		}

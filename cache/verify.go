@@ -31,11 +31,11 @@ func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
 	r := Report{Tokens: m.Tokens}
 	ids := newTokenRows(m)
 	var mu sync.Mutex
-	err := s.readPieces(ctx, m, "", func(p piece, b []byte) error {
+	err := s.readPieces(ctx, m, "", func(p Piece, b []byte) error {
 		mu.Lock()
 		defer mu.Unlock()
 		r.Blobs++
-		r.Bytes += p.blob.Size
+		r.Bytes += p.Blob.Size
 		ids.take(p, b)
 		return nil
 	})
@@ -88,15 +88,15 @@ func newTokenRows(m Manifest) *tokenRows {
 }
 
 // take copies the part of a blob that holds token ids.
-func (t *tokenRows) take(p piece, b []byte) {
-	if t.at < 0 || p.state {
+func (t *tokenRows) take(p Piece, b []byte) {
+	if t.at < 0 || p.State {
 		return
 	}
-	start := t.m.Layout[:t.at].chunkBytes(p.from, p.to) // of the token ids, in the stream of the chunk
-	dst := t.data[4*p.from : 4*p.to]
-	lo, hi := max(start, p.off), min(start+int64(len(dst)), p.off+int64(len(b)))
+	start := t.m.Layout[:t.at].chunkBytes(p.From, p.To) // of the token ids, in the stream of the chunk
+	dst := t.data[4*p.From : 4*p.To]
+	lo, hi := max(start, p.Off), min(start+int64(len(dst)), p.Off+int64(len(b)))
 	if lo < hi {
-		copy(dst[lo-start:hi-start], b[lo-p.off:hi-p.off])
+		copy(dst[lo-start:hi-start], b[lo-p.Off:hi-p.Off])
 	}
 }
 

@@ -50,8 +50,8 @@ func Copy(ctx context.Context, from, to *cache.Space, handle cache.Digest) (Carr
 	if err != nil {
 		return Carried{}, err
 	}
-	err = each(ctx, m, func(ctx context.Context, p piece) error {
-		b, err := readBlob(ctx, from, p.blob)
+	err = each(ctx, m, func(ctx context.Context, p cache.Piece) error {
+		b, err := readBlob(ctx, from, p.Blob)
 		if err != nil {
 			return err
 		}
@@ -123,10 +123,10 @@ func open(ctx context.Context, s *cache.Space, d cache.Digest) (cache.Handle, ca
 }
 
 // each calls do for every blob of a manifest once, several at a time. The first error ends it.
-func each(ctx context.Context, m cache.Manifest, do func(context.Context, piece) error) error {
+func each(ctx context.Context, m cache.Manifest, do func(context.Context, cache.Piece) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
-	for _, p := range pieces(m) {
+	for _, p := range m.Pieces() {
 		if gctx.Err() != nil {
 			break
 		}

@@ -125,47 +125,22 @@ func size(s cache.Spec, at int) int64 {
 	return unit(s) * int64(rows(s, at))
 }
 
-// piece is one blob of a manifest: a part of the rows of tokens [from, to), or of the recurrent state.
-type piece struct {
-	blob     cache.Blob
-	state    bool
-	from, to int
-	off      int64 // in the stream of its rows or state
-}
-
-func pieces(m cache.Manifest) []piece {
-	var out []piece
-	for _, c := range m.Chunks {
-		off := int64(0)
-		for _, b := range c.Rows {
-			out = append(out, piece{blob: b, from: c.From, to: c.To, off: off})
-			off += b.Size
-		}
-	}
-	off := int64(0)
-	for _, b := range m.State {
-		out = append(out, piece{blob: b, state: true, to: m.Tokens, off: off})
-		off += b.Size
-	}
-	return out
-}
-
 // span is a range of the file.
 type span struct{ off, n int64 }
 
 // spans lists where the bytes of a blob lie in the file, in the order of the blob.
-func (p plan) spans(m cache.Manifest, b piece) []span {
+func (p plan) spans(m cache.Manifest, b cache.Piece) []span {
 	var out []span
-	skip, left := b.off, b.blob.Size
+	skip, left := b.Off, b.Blob.Size
 	for i, s := range m.Layout {
-		if (s.Kind == cache.Fixed) != b.state {
+		if (s.Kind == cache.Fixed) != b.State {
 			continue
 		}
 		begin := int64(0)
-		if !b.state {
-			begin = size(s, b.from)
+		if !b.State {
+			begin = size(s, b.From)
 		}
-		n := size(s, b.to) - begin
+		n := size(s, b.To) - begin
 		if skip >= n {
 			skip -= n
 			continue
@@ -194,8 +169,8 @@ func WriteFile(ctx context.Context, s *cache.Space, handle cache.Digest, w io.Wr
 	if _, err := w.WriteAt(p.header, 0); err != nil {
 		return 0, err
 	}
-	err = each(ctx, m, func(ctx context.Context, b piece) error {
-		body, err := readBlob(ctx, s, b.blob)
+	err = each(ctx, m, func(ctx context.Context, b cache.Piece) error {
+		body, err := readBlob(ctx, s, b.Blob)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func ReadFile(r io.ReaderAt, size int64) (*cache.Space, cache.Digest, error) {
 	if p.size != size {
 		return nil, cache.Digest{}, fmt.Errorf("it has %d bytes, and its snapshot needs %d: %w", size, p.size, cache.ErrCorrupt)
 	}
-	f := &file{r: r, plan: p, manifest: m, small: map[string][]byte{}, blobs: map[string]piece{}}
+	f := &file{r: r, plan: p, manifest: m, small: map[string][]byte{}, blobs: map[string]cache.Piece{}}
 	body, err := m.Encode()
 	if err != nil {
 		return nil, cache.Digest{}, err
@@ -50,8 +50,8 @@ func ReadFile(r io.ReaderAt, size int64) (*cache.Space, cache.Digest, error) {
 	d := cache.Sum(h.Encode())
 	f.small[h.Tenant+"/handles/"+d.String()] = h.Encode()
 	f.small[h.Tenant+"/manifests/"+h.Manifest.String()] = body
-	for _, b := range pieces(m) {
-		f.blobs[h.Tenant+"/blobs/"+b.blob.Digest.String()] = b
+	for _, b := range m.Pieces() {
+		f.blobs[h.Tenant+"/blobs/"+b.Blob.Digest.String()] = b
 	}
 	return &cache.Space{Store: f, Tenant: h.Tenant}, d, nil
 }
@@ -106,7 +106,7 @@ type file struct {
 	plan     plan
 	manifest cache.Manifest
 	small    map[string][]byte
-	blobs    map[string]piece
+	blobs    map[string]cache.Piece
 }
 
 var _ cache.Store = (*file)(nil)
@@ -146,7 +146,7 @@ func (f *file) Stat(ctx context.Context, name string) (cache.Object, error) {
 		return cache.Object{}, err
 	}
 	if p, ok := f.blobs[name]; ok {
-		return cache.Object{Name: name, Size: p.blob.Size, Time: time.Unix(0, 0)}, nil
+		return cache.Object{Name: name, Size: p.Blob.Size, Time: time.Unix(0, 0)}, nil
 	}
 	if b, ok := f.small[name]; ok {
 		return cache.Object{Name: name, Size: int64(len(b)), Time: time.Unix(0, 0)}, nil

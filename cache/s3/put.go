@@ -60,7 +60,7 @@ func digest(ctx context.Context, body io.ReadSeeker, size int64) ([]byte, error)
 		return nil, err
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, &contextReader{ctx, io.LimitReader(body, size+1)})
+	n, err := io.Copy(h, cache.ContextReader(ctx, io.LimitReader(body, size+1)))
 	if err != nil {
 		return nil, err
 	}
@@ -95,17 +95,4 @@ func signDigest(sum []byte) func(*middleware.Stack) error {
 				return next.HandleInitialize(v4.SetPayloadHash(ctx, hex.EncodeToString(sum)), in)
 			}), middleware.Before)
 	}
-}
-
-// contextReader stops between reads when the context is over.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
