@@ -108,15 +108,15 @@ func (s Spec) unit() int64 {
 	return n
 }
 
-// rows is the number of rows at a token count.
-func (s Spec) rows(at int) int { return max(at-s.Lag, 0) }
+// Rows is the number of rows at a token count.
+func (s Spec) Rows(at int) int { return max(at-s.Lag, 0) }
 
-// size is the number of bytes of the region at a token count.
-func (s Spec) size(at int) int64 {
+// Size is the number of bytes of the region at a token count.
+func (s Spec) Size(at int) int64 {
 	if s.Kind == Fixed {
 		return s.unit()
 	}
-	return s.unit() * int64(s.rows(at))
+	return s.unit() * int64(s.Rows(at))
 }
 
 // dtypeBytes is the size of one value; 0 for a type that is not known.
@@ -178,10 +178,10 @@ func (l Layout) check(tokens int) (int64, error) {
 			return 0, fmt.Errorf("region %s is described twice", s.Name)
 		}
 		names[s.Name] = true
-		if rows := int64(s.rows(tokens)); s.Kind == Rows && rows > 0 && s.unit() > maxBytes/rows {
+		if rows := int64(s.Rows(tokens)); s.Kind == Rows && rows > 0 && s.unit() > maxBytes/rows {
 			return 0, fmt.Errorf("region %s of %d rows is beyond any possible size", s.Name, rows)
 		}
-		if total += s.size(tokens); total > maxBytes {
+		if total += s.Size(tokens); total > maxBytes {
 			return 0, fmt.Errorf("state of %d tokens is beyond any possible size at region %s", tokens, s.Name)
 		}
 	}
@@ -192,7 +192,7 @@ func (l Layout) check(tokens int) (int64, error) {
 func (l Layout) chunkBytes(from, to int) (n int64) {
 	for _, s := range l {
 		if s.Kind == Rows {
-			n += s.size(to) - s.size(from)
+			n += s.Size(to) - s.Size(from)
 		}
 	}
 	return n
@@ -234,7 +234,7 @@ func layoutOf(regions []Region, tokens int) (Layout, error) {
 		return nil, err
 	}
 	for i, r := range regions {
-		if want := l[i].size(tokens); int64(len(r.Data)) != want {
+		if want := l[i].Size(tokens); int64(len(r.Data)) != want {
 			return nil, fmt.Errorf("region %s holds %d bytes, and a state of %d tokens has %d", r.Name, len(r.Data), tokens, want)
 		}
 	}
@@ -251,8 +251,8 @@ type segment struct {
 func rowSegments(regions []Region, from, to int) []segment {
 	var out []segment
 	for _, r := range regions {
-		if s := r.Spec(); r.Kind == Rows && s.size(to) > s.size(from) {
-			out = append(out, segment{r.Name, r.Data[s.size(from):s.size(to)]})
+		if s := r.Spec(); r.Kind == Rows && s.Size(to) > s.Size(from) {
+			out = append(out, segment{r.Name, r.Data[s.Size(from):s.Size(to)]})
 		}
 	}
 	return out

@@ -56,7 +56,7 @@ func (m Manifest) contents(p Piece) string {
 		case p.State && spec.Kind == Fixed:
 			size = spec.unit()
 		case !p.State && spec.Kind == Rows:
-			size = spec.size(p.To) - spec.size(p.From)
+			size = spec.Size(p.To) - spec.Size(p.From)
 		}
 		if at < p.Off+p.Blob.Size && at+size > p.Off {
 			names = append(names, spec.Name)
@@ -120,7 +120,7 @@ func (m Manifest) fits(regions []Region) error {
 		return err
 	}
 	for i, r := range regions {
-		if want := m.Layout[i].size(m.Tokens); int64(len(r.Data)) != want {
+		if want := m.Layout[i].Size(m.Tokens); int64(len(r.Data)) != want {
 			return refuse(ErrIncompatible, "region %s: snapshot of %d tokens has %d bytes, this model holds %d", r.Name, m.Tokens, want, len(r.Data))
 		}
 	}

@@ -82,7 +82,7 @@ func newTokenRows(m Manifest) *tokenRows {
 	})
 	t := &tokenRows{m: m, at: at}
 	if at >= 0 {
-		t.data = make([]byte, m.Layout[at].size(m.Tokens))
+		t.data = make([]byte, m.Layout[at].Size(m.Tokens))
 	}
 	return t
 }

@@ -70,10 +70,10 @@ func newPlan(h cache.Handle, m cache.Manifest) (plan, error) {
 			return p, fmt.Errorf("region %s: safetensors cannot hold it", s)
 		}
 		if s.Kind == cache.Rows {
-			t.Shape = append([]int{rows(s, m.Tokens)}, t.Shape...)
+			t.Shape = append([]int{s.Rows(m.Tokens)}, t.Shape...)
 		}
 		p.offsets = append(p.offsets, at)
-		t.Offsets = [2]int64{at, at + size(s, m.Tokens)}
+		t.Offsets = [2]int64{at, at + s.Size(m.Tokens)}
 		at = t.Offsets[1]
 		buf.WriteByte(',')
 		if err := field(buf, s.Name, t); err != nil {
@@ -105,26 +105,6 @@ func field(buf *bytes.Buffer, name string, v any) error {
 	return nil
 }
 
-// rows is the number of rows of a region at a token count.
-func rows(s cache.Spec, at int) int { return max(at-s.Lag, 0) }
-
-// unit is the size of one row, or of the whole of a fixed region.
-func unit(s cache.Spec) int64 {
-	n := map[string]int64{"f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i8": 1}[s.DType]
-	for _, d := range s.Shape {
-		n *= int64(d)
-	}
-	return n
-}
-
-// size is the size of a region at a token count.
-func size(s cache.Spec, at int) int64 {
-	if s.Kind == cache.Fixed {
-		return unit(s)
-	}
-	return unit(s) * int64(rows(s, at))
-}
-
 // span is a range of the file.
 type span struct{ off, n int64 }
 
@@ -138,9 +118,9 @@ func (p plan) spans(m cache.Manifest, b cache.Piece) []span {
 		}
 		begin := int64(0)
 		if !b.State {
-			begin = size(s, b.From)
+			begin = s.Size(b.From)
 		}
-		n := size(s, b.To) - begin
+		n := s.Size(b.To) - begin
 		if skip >= n {
 			skip -= n
 			continue
