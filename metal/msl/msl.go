@@ -7,7 +7,7 @@
 //  2. A source that it cannot rewrite is an error that names file and line; it never panics, whatever the text.
 //  3. The rewritten body is one for all targets: launchers are written apart, by CPULaunchers and CheckLaunchers.
 //
-// It compiles nothing and reads no file; its input has gone through a C preprocessor. Only the dialect of
+// It compiles nothing and reads no file; Marked says what a C preprocessor makes its input of. Only the dialect of
 // our kernels is covered: compute kernels, no textures, no argument buffers. All functions are pure and may
 // be called from any goroutine. Start reading at Rewrite.
 package msl

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"lector/metal"
@@ -20,9 +19,6 @@ import (
 
 //go:embed rt/*.h
 var headerFiles embed.FS
-
-// headers lists the headers before a kernel source, in order.
-func headers() []string { return []string{"msl_math.h", "msl_base.h", "msl_ptx.h", "msl_matrix.h"} }
 
 // unit is a translated source.
 type unit struct {
@@ -58,19 +54,17 @@ func newTranslator(compiler, folder string) (*translator, error) {
 	return t, nil
 }
 
-var ownIncludes = regexp.MustCompile(`(?m)^#(include ".*"|pragma once)$`)
-
+// prelude is the headers before a kernel source. The mathematics stand first: the base calls them.
 func prelude() (string, error) {
-	var b strings.Builder
-	b.WriteString("#define MSL_CPU 1\n") // address spaces erased, as there
-	for _, name := range headers() {
+	var own [3]msl.Header
+	for i, name := range []string{"msl_math.h", "msl_ptx.h", "msl_matrix.h"} {
 		text, err := headerFiles.ReadFile("rt/" + name)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "#line 1 %q\n%s\n", name, ownIncludes.ReplaceAll(text, nil))
+		own[i] = msl.Header{Name: name, Text: string(text)}
 	}
-	return b.String(), nil
+	return msl.Prelude("MSL_CPU", own[0], msl.BaseHeader(), own[1], own[2]), nil // address spaces erased, as there
 }
 
 // Translate makes the PTX of sources in a folder, for machines without a compiler. It needs clang, and no GPU.
@@ -177,13 +171,9 @@ func place(path string, data []byte) error {
 	return nil
 }
 
-// includes finds the lines that ask for a header of Metal: it is always there.
-var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*<metal_\w+>`)
-
 // compile translates a source. What the compiler refuses is a unit with a Failure; an error is anything else.
 func (t *translator) compile(source metal.Source) (*unit, error) {
-	marked := fmt.Sprintf("#line 1 %q\n%s", source.Name, includes.ReplaceAllString(source.Text, ""))
-	text, err := t.clang(marked, "-E", "-x", "c++", "-std=c++17", "-nostdinc", "-undef", "-D__METAL_VERSION__=310", "-D__METAL__=1", "-")
+	text, err := t.clang(msl.Marked(source.Name, source.Text), msl.PreprocessorFlags()...)
 	var refused refusal
 	if errors.As(err, &refused) {
 		return &unit{Name: source.Name, Failure: refused.Error()}, nil

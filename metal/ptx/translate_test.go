@@ -1,7 +1,6 @@
 package ptx_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -113,20 +112,5 @@ func TestRemembersFailures(t *testing.T) {
 	}
 	if err := ptx.Translate(folder, metal.Source{Name: "calls.metal", Text: "kernel void k(device float *x [[buffer(0)]]) { x[0] = __builtin_acosf(x[0]); }\n"}); !errors.Is(err, metal.ErrCompile) || !strings.Contains(err.Error(), "acos") {
 		t.Errorf("a function that this device does not have: %v", err)
-	}
-}
-
-// The header of numbers and vectors is the software device's, so that a kernel means the same on both.
-func TestSharedHeader(t *testing.T) {
-	ours, err := os.ReadFile("rt/msl_base.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := os.ReadFile("../soft/rt/msl_base.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(ours, theirs) {
-		t.Error("rt/msl_base.h differs from the software device's: copy it")
 	}
 }

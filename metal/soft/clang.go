@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"strings"
 
 	"lector/metal"
@@ -15,9 +14,6 @@ import (
 
 //go:embed rt/*.h rt/*.cpp
 var runtimeFiles embed.FS
-
-// includes finds the lines that ask for a header of Metal. All of them are one header here, and it is always there.
-var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*<metal_\w+>`)
 
 // clang runs the compiler; its messages become the error.
 func clang(compiler string, input string, args ...string) (string, error) {
@@ -37,9 +33,7 @@ func clang(compiler string, input string, args ...string) (string, error) {
 
 // rewrite preprocesses a source and rewrites it. Its errors are metal.ErrCompile.
 func rewrite(compiler string, source metal.Source) (*msl.Unit, error) {
-	marked := fmt.Sprintf("#line 1 %q\n%s", source.Name, includes.ReplaceAllString(source.Text, ""))
-	text, err := clang(compiler, marked, "-E", "-x", "c++", "-std=c++17", "-nostdinc", "-undef",
-		"-D__METAL_VERSION__=310", "-D__METAL__=1", "-")
+	text, err := clang(compiler, msl.Marked(source.Name, source.Text), msl.PreprocessorFlags()...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", metal.ErrCompile, source.Name, err)
 	}
@@ -50,22 +44,18 @@ func rewrite(compiler string, source metal.Source) (*msl.Unit, error) {
 	return unit, nil
 }
 
-// withHeaders puts headers of rt before a rewritten body, so that the compiler reads no file of ours.
-func withHeaders(target string, body string, headers ...string) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "#define %s 1\n", target)
-	for _, h := range headers {
-		text, err := runtimeFiles.ReadFile("rt/" + h)
+// withHeaders puts the base and headers of rt before a rewritten body.
+func withHeaders(target string, body string, names ...string) (string, error) {
+	headers := []msl.Header{msl.BaseHeader()}
+	for _, name := range names {
+		text, err := runtimeFiles.ReadFile("rt/" + name)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "#line 1 %q\n%s\n", h, ownIncludes.ReplaceAll(text, nil))
+		headers = append(headers, msl.Header{Name: name, Text: string(text)})
 	}
-	b.WriteString(body)
-	return b.String(), nil
+	return msl.Prelude(target, headers...) + body, nil
 }
-
-var ownIncludes = regexp.MustCompile(`(?m)^#(include ".*"|pragma once)$`)
 
 // quiet are warnings about what rewriting leaves behind.
 func quiet() []string {
@@ -86,7 +76,7 @@ func Check(source metal.Source) error {
 	if err != nil {
 		return err
 	}
-	text, err := withHeaders("MSL_CHECK", unit.Body+msl.CheckLaunchers(unit), "msl_base.h", "msl_check.h")
+	text, err := withHeaders("MSL_CHECK", unit.Body+msl.CheckLaunchers(unit), "msl_check.h")
 	if err != nil {
 		return err
 	}

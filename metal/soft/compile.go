@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/cpu"
 
@@ -24,7 +26,7 @@ type compiler struct {
 	version string
 	folder  string
 	mode    Mode
-	files   map[string]string // the runtime's, by name
+	files   map[string]string // the runtime's and the base header, by name
 }
 
 func newCompiler(o Options, folder string) (*compiler, error) {
@@ -36,7 +38,8 @@ func newCompiler(o Options, folder string) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{path: path, version: version, folder: folder, mode: o.Mode, files: map[string]string{}}
+	base := msl.BaseHeader()
+	c := &compiler{path: path, version: version, folder: folder, mode: o.Mode, files: map[string]string{base.Name: base.Text}}
 	names, err := fs.Glob(runtimeFiles, "rt/*")
 	if err != nil {
 		return nil, err
@@ -98,9 +101,8 @@ func (c *compiler) digest(parts ...string) string {
 // runtimeDigest covers the runtime's text, headers of kernels included.
 func (c *compiler) runtimeDigest() string {
 	var parts []string
-	names, _ := fs.Glob(runtimeFiles, "rt/*")
-	for _, name := range names {
-		parts = append(parts, name, c.files[filepath.Base(name)])
+	for _, name := range slices.Sorted(maps.Keys(c.files)) {
+		parts = append(parts, "rt/"+name, c.files[name])
 	}
 	return c.digest(append(parts, c.runtimeFlags()...)...)
 }
@@ -158,7 +160,7 @@ func (c *compiler) library(source metal.Source, runtimePath string) (object, err
 
 // build compiles a rewritten source into work/out.
 func (c *compiler) build(source metal.Source, unit *msl.Unit, runtimePath, work string) error {
-	text, err := withHeaders("MSL_CPU", unit.Body+msl.CPULaunchers(unit), "msl_base.h", "msl_abi.h", "msl_cpu.h")
+	text, err := withHeaders("MSL_CPU", unit.Body+msl.CPULaunchers(unit), "msl_abi.h", "msl_cpu.h")
 	if err != nil {
 		return err
 	}
