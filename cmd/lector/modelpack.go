@@ -180,12 +180,6 @@ func (p *byteProgress) left(done, total int64) string {
 
 // end takes the bar down.
 func (p *byteProgress) end() {
-	if p.bar == nil {
-		return
-	}
-	if !p.bar.Completed() {
-		p.bar.Abort(false)
-	}
-	p.bars.Wait()
+	endBar(p.bars, p.bar)
 	p.bar, p.bars = nil, nil
 }

@@ -82,12 +82,17 @@ func (p *progress) showStats(e queue.Event) {
 
 // end takes the bar down.
 func (p *progress) end() {
-	if p.bar == nil {
+	endBar(p.bars, p.bar)
+	p.bar, p.bars = nil, nil
+}
+
+// endBar takes a bar down, if there is one, and leaves on the screen what it shows.
+func endBar(bars *mpb.Progress, bar *mpb.Bar) {
+	if bar == nil {
 		return
 	}
-	if !p.bar.Completed() {
-		p.bar.Abort(false)
+	if !bar.Completed() {
+		bar.Abort(false)
 	}
-	p.bars.Wait()
-	p.bar, p.bars = nil, nil
+	bars.Wait()
 }
