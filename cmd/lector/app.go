@@ -25,6 +25,7 @@ type app struct {
 	float32 bool // products in float32 where a device would stage in half
 	workers int
 	verbose bool
+	service bool // this command serves others
 	trust   trust
 }
 

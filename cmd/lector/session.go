@@ -83,7 +83,7 @@ func (s *session) open(ctx context.Context) error {
 		return fmt.Errorf("create data folder: %w", err)
 	}
 	s.queue, s.server, err = jetstream.Share(ctx, jetstream.Config{
-		Dir: filepath.Join(data, "queue"), Model: s.identity.Model.String(), Log: s.queueLog,
+		Dir: filepath.Join(data, "queue"), Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service,
 	})
 	if err != nil {
 		return fmt.Errorf("open queue: %w", err)

@@ -21,6 +21,9 @@ type Config struct {
 	Dir string
 	// Lock is the lock that the caller holds on Dir; Embedded takes one itself when it is nil.
 	Lock *FolderLock
+	// Service says that the owner of Dir serves others: what an earlier owner left goes on where it was, resumes too, and
+	// an attempt that died with it counts, so that a job which ends the process ends as a dead letter.
+	Service bool
 
 	// Model is the model whose jobs Next hands out; a queue without one only submits and watches.
 	Model string

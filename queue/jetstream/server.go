@@ -153,7 +153,7 @@ func (s *Server) voidEarlierOwner(ctx context.Context) error {
 
 // voidAttempts puts every job that is still in the queue back to before the attempt that died with the earlier owner:
 // killing a process is not the job's fault and does not count. Resumes are cancelled: their tokens went to a process
-// that ended with the owner, so nobody is left to hear them.
+// that ended with the owner, so nobody is left to hear them. An owner that serves others does neither.
 func (q *Queue) voidAttempts(ctx context.Context, jobs jetstream.Stream) error {
 	for next := uint64(1); ; {
 		call, cancel := q.call(ctx)
@@ -173,6 +173,10 @@ func (q *Queue) voidAttempts(ctx context.Context, jobs jetstream.Stream) error {
 		_, err = q.change(ctx, job.ID, func(r *record) error {
 			switch {
 			case r.State.Final():
+				return errKeep
+			case q.cfg.Service && r.State == queue.Running:
+				r.State, r.Claim = queue.Queued, ""
+			case q.cfg.Service:
 				return errKeep
 			case job.Kind == queue.Resume:
 				r.State, r.Claim = queue.Cancelled, ""

@@ -250,3 +250,22 @@ func TestNewOwnerCancelsResumes(t *testing.T) {
 		t.Errorf("the ingest is %s after %d attempts", st.State, st.Attempts)
 	}
 }
+
+// An owner that serves others keeps the resumes that an earlier one left, and the attempts that ended with it.
+func TestServiceKeepsWhatWasLeft(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.Service = true
+	s, q := serve(t, cfg)
+	asked := job("asked")
+	asked.Kind, asked.Ingest, asked.Resume = queue.Resume, nil, &queue.ResumeOrder{Handle: "h", MaxTokens: 1}
+	must(q.Submit(t.Context(), asked))(t)
+	next(t, q, "asked", 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, q = serve(t, cfg)
+	if st := must(q.Status(t.Context(), "asked"))(t); st.State != queue.Queued || st.Attempts != 1 {
+		t.Fatalf("the new owner finds the resume %s after %d attempts", st.State, st.Attempts)
+	}
+	next(t, q, "asked", 2)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lector/queue"
+	"lector/worker"
+)
+
+// workerFlags say what a worker takes, and how much at once.
+type workerFlags struct {
+	kinds   []string
+	slots   int
+	ingests int
+}
+
+func newWorker(a *app) *cobra.Command {
+	var f workerFlags
+	c := &cobra.Command{
+		Use:   "worker",
+		Short: "Take jobs of one model from the queue until told to stop",
+		Long: "worker loads --model and takes the jobs that are for it. An interrupt or SIGTERM drains it: chunks at hand are finished and\n" +
+			"stored, and their jobs go back to the queue for another worker, which goes on from there. A second one ends it at once.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.worker(c.Context(), f) },
+	}
+	fs := c.Flags()
+	fs.StringSliceVar(&f.kinds, "kinds", []string{string(queue.Ingest), string(queue.Resume)}, "`kinds` of jobs to take: ingest, resume, or both")
+	fs.IntVar(&f.slots, "slots", 4, "resumes worked on at once; they take turns on the engine")
+	fs.IntVar(&f.ingests, "ingests", 1, "documents read at once; more than one rarely pays on one engine")
+	return c
+}
+
+// counts checks the flags and says how many slots each kind has.
+func (f *workerFlags) counts() (worker.Slots, error) {
+	out := worker.Slots{}
+	for _, kind := range f.kinds {
+		switch queue.Kind(kind) {
+		case queue.Ingest:
+			out[queue.Ingest] = f.ingests
+		case queue.Resume:
+			out[queue.Resume] = f.slots
+		default:
+			return nil, fmt.Errorf("--kinds %q: it is ingest, resume, or both separated by a comma", kind)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, errors.New("--kinds is empty: give ingest, resume, or both")
+	case f.slots < 1:
+		return nil, fmt.Errorf("--slots %d: at least 1", f.slots)
+	case f.ingests < 1:
+		return nil, fmt.Errorf("--ingests %d: at least 1", f.ingests)
+	}
+	return out, nil
+}
+
+func (a *app) worker(ctx context.Context, f workerFlags) error {
+	slots, err := f.counts()
+	if err != nil {
+		return badInput(err)
+	}
+	a.service = true
+	s, err := a.openSession(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.closeNoted()
+	info := s.model.engine.Info()
+	a.note("worker of model %s (%.12s) on %s takes %s", info.Name, s.identity.Model.String(), s.model.device.name, strings.Join(f.kinds, ", "))
+	w := s.worker(func(j queue.Job) { a.note("%s: taken", j.ID) })
+	err = w.Serve(ctx, slots)
+	if err == nil && ctx.Err() != nil {
+		a.note("drained: every job at hand is stored and given back")
+	}
+	return err
+}
