@@ -143,6 +143,11 @@ func lawBadInput(t *testing.T, s Suite) {
 		{"token at the vocabulary's size", []engine.Token{top}, engine.ErrToken},
 		{"beyond capacity", tokens[:3], engine.ErrTooLong},
 	}
+	none, err := b.engine.NewSequence(b.engine.Info().MaxTokens + 1)
+	b.wantError("a sequence beyond the model's limit", err, engine.ErrTooLong)
+	if none != nil {
+		t.Errorf("a refused sequence is %#v, want nil", none)
+	}
 	for _, c := range cases {
 		_, err := seq.Prefill(b.Context(), c.tokens, nil)
 		b.wantError("prefill "+c.name, err, c.want)

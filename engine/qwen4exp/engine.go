@@ -131,7 +131,13 @@ func (e *Engine) Info() engine.Info {
 }
 
 // NewSequence implements engine.Engine.
-func (e *Engine) NewSequence(capacity int) (engine.Sequence, error) { return e.Sequence(capacity) }
+func (e *Engine) NewSequence(capacity int) (engine.Sequence, error) {
+	s, err := e.Sequence(capacity)
+	if err != nil {
+		return nil, err // not s: a nil *Sequence in an interface is not nil
+	}
+	return s, nil
+}
 
 // Sequence is NewSequence with the debug views of the concrete type.
 func (e *Engine) Sequence(capacity int) (*Sequence, error) {
