@@ -68,11 +68,11 @@ func TestPackedModelRunsInABudget(t *testing.T) {
 	dir := packedTiny(t)
 	var out, errs bytes.Buffer
 	io := streams{in: strings.NewReader(""), out: &out, err: &errs}
-	if code := run(context.Background(), []string{"check", "--model", dir, "--memory", "7M", "--oracle", "../../tests/fixtures/tiny/oracle.safetensors"}, io); code != exitOK {
+	if code := run(context.Background(), []string{"check", "--model", dir, "--memory", "71M", "--oracle", "../../tests/fixtures/tiny/oracle.safetensors"}, io); code != exitOK {
 		t.Errorf("exit code %d: %s%s", code, errs.String(), out.String())
 	}
 	errs.Reset()
-	if code := run(context.Background(), []string{"check", "--model", dir, "--memory", "1M", "--oracle", "../../tests/fixtures/tiny/oracle.safetensors"}, io); code != exitInput ||
+	if code := run(context.Background(), []string{"check", "--model", dir, "--memory", "65M", "--oracle", "../../tests/fixtures/tiny/oracle.safetensors"}, io); code != exitInput ||
 		!strings.Contains(errs.String(), "the least that runs is") || !strings.Contains(errs.String(), "raise --memory") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}

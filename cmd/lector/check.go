@@ -67,7 +67,7 @@ func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error
 	}
 	defer device.close()
 	report, err := fixture.CheckWithin(c.Context(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
-		return qwen4exp.Open(source.checkpoint, device.Backend, qwen4exp.Options{HiddenNorm: norm, Memory: memory})
+		return qwen4exp.Open(source.checkpoint, device.Backend, qwen4exp.Options{HiddenNorm: norm, Memory: memory, Beside: besideEngine})
 	}, chunk, bound(device.Class()))
 	if err != nil {
 		return badInput(fmt.Errorf("check %s: %w", file, err))

@@ -13,7 +13,7 @@ import (
 // budget shares Options.Memory. What a chunk and the ring of records need is set aside when the model is opened;
 // sequences take from the rest, and the pool of resident records has what they leave.
 type budget struct {
-	total int64 // 0: no bound
+	total int64 // of Options.Memory, without what is beside it; 0: no bound
 	chunk int64 // of the largest chunk
 	slot  int64 // of one record, 0 where all weights are in memory
 	ring  int64 // of the slots that records pass through
@@ -39,7 +39,6 @@ func (e *Engine) chunkBytes(rows int, views bool) int {
 // share sets aside what chunks and the ring take, and opens the packed store.
 func (e *Engine) share() error {
 	b := &e.budget
-	b.total = int64(e.opt.Memory)
 	packed := e.checkpoint.Packed()
 	ring, least, records := 0, 0, 0
 	if packed != nil {
@@ -75,12 +74,13 @@ func (e *Engine) share() error {
 type least struct {
 	chunk, state, ring int64
 	records            int
+	beside             int64 // of the rest of the process
 }
 
-func (l least) sum() int64 { return l.chunk + l.state + l.ring }
+func (l least) sum() int64 { return l.chunk + l.state + l.ring + l.beside }
 
 func (e *Engine) least() (least, error) {
-	l := least{chunk: int64(e.chunkBytes(1, false))}
+	l := least{chunk: int64(e.chunkBytes(1, false)), beside: int64(e.opt.Beside)}
 	if packed := e.checkpoint.Packed(); packed != nil {
 		l.records = stream.LeastSlots(packed)
 		l.ring = int64(l.records) * int64(stream.SlotBytes(packed))
@@ -90,7 +90,7 @@ func (e *Engine) least() (least, error) {
 	return l, err
 }
 
-// LeastMemory is the smallest Options.Memory that runs. The dense weights are mapped, beside it.
+// LeastMemory is the smallest Options.Memory that runs, Options.Beside included. The dense weights are mapped, beside it.
 func (e *Engine) LeastMemory() (int64, error) {
 	l, err := e.least()
 	return l.sum(), err
@@ -98,19 +98,20 @@ func (e *Engine) LeastMemory() (int64, error) {
 
 // afterFloor is what the budget leaves after the least that runs.
 func (e *Engine) afterFloor() (int64, error) {
-	b := &e.budget
-	if b.total == 0 {
+	memory := int64(e.opt.Memory)
+	if memory == 0 {
 		return 0, nil
 	}
 	l, err := e.least()
 	if err != nil {
 		return 0, err
 	}
-	if b.total < l.sum() {
-		return 0, fmt.Errorf("%w: the least that runs is %d bytes: %d for a chunk of one token, %d for its state, %d for %d expert records; the budget is %d: raise --memory",
-			engine.ErrMemory, l.sum(), l.chunk, l.state, l.ring, l.records, b.total)
+	if memory < l.sum() {
+		return 0, fmt.Errorf("%w: the least that runs is %d bytes: %d for a chunk of one token, %d for its state, %d for %d expert records, %d for the rest of the process; the budget is %d: raise --memory",
+			engine.ErrMemory, l.sum(), l.chunk, l.state, l.ring, l.records, l.beside, memory)
 	}
-	return b.total - l.sum(), nil
+	e.budget.total = memory - l.beside
+	return memory - l.sum(), nil
 }
 
 func (e *Engine) openStore(slots, ring int) error {
@@ -147,8 +148,8 @@ func (e *Engine) take(capacity int) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if free := b.total - b.chunk - b.ring - b.states; need > free {
-		return 0, fmt.Errorf("%w: a sequence of %d tokens needs %d bytes of state, %d are free: of the budget of %d, chunks of %d tokens take %d, the ring of expert records %d, other sequences %d: raise --memory",
-			engine.ErrMemory, capacity, need, max(0, free), b.total, e.maxRows, b.chunk, b.ring, b.states)
+		return 0, fmt.Errorf("%w: a sequence of %d tokens needs %d bytes of state, %d are free: of the budget of %d, chunks of %d tokens take %d, the ring of expert records %d, other sequences %d, the rest of the process %d: raise --memory",
+			engine.ErrMemory, capacity, need, max(0, free), e.opt.Memory, e.maxRows, b.chunk, b.ring, b.states, e.opt.Beside)
 	}
 	b.states += need
 	e.fitPool()

@@ -32,6 +32,8 @@ type Options struct {
 	// Memory bounds in bytes what a chunk works in, the states of all sequences (each by its capacity) and, of a packed
 	// store, the records in memory. Mapped weights are not in it. 0: no bound but MaxRows and the weights' own size.
 	Memory int
+	// Beside is how much of Memory the rest of the process takes, so that the engine leaves it alone.
+	Beside int
 	// Stream says how a packed store is read.
 	Stream stream.Options
 }
