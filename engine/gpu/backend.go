@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,8 @@ type Backend struct {
 	named   map[string]*memory // scratch that is kept from operation to operation
 	choices choices            // of blocks and experts, which the host reads
 	dying   []*memory          // freed, but pending work may use it
-	time    time.Duration
+	sweep   ops.Sweep          // whose records pending work uses; ended once that is done
+	spent   [ops.Parts]time.Duration
 }
 
 // New opens a queue on the device, which stays the caller's to close after Close. Kernels are compiled as they are
@@ -100,7 +102,35 @@ func (b *Backend) Grid() int { return grid }
 func (b *Backend) DeviceTime() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.time
+	total := time.Duration(0)
+	for _, d := range b.spent {
+		total += d
+	}
+	return total
+}
+
+// Spent implements ops.Late.
+func (b *Backend) Spent() [ops.Parts]time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spent
+}
+
+// Mark implements ops.Late. The device's time is known by command buffer, so that another part begins another one.
+func (b *Backend) Mark(part ops.Part) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if part != b.cmd.part {
+		b.fail(b.cmd.commit())
+		b.cmd.part = part
+	}
+}
+
+// Err implements ops.Late.
+func (b *Backend) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
 }
 
 // HeldBytes is what the Backend holds on the device now: tensors, scratch and copies of weights.
@@ -124,28 +154,45 @@ func (b *Backend) Wait(ctx context.Context) error {
 }
 
 // drain commits and waits with b.mu released meanwhile. It returns only the context's error; the device's is kept.
+//
+// It waits once, for the last command buffer: a queue runs them in order, so that the others are done by then and
+// their statuses are there to be read.
 func (b *Backend) drain(ctx context.Context) error {
 	b.fail(b.cmd.commit())
 	for len(b.cmd.flying) > 0 {
-		first := b.cmd.flying[0]
+		flying := slices.Clone(b.cmd.flying)
 		b.mu.Unlock()
-		err := first.Wait(ctx)
+		errs := make([]error, len(flying))
+		last := len(flying) - 1
+		errs[last] = flying[last].Wait(ctx)
+		ended := errs[last] != nil && ctx.Err() != nil && errors.Is(errs[last], ctx.Err())
+		for i := 0; i < last && !ended; i++ {
+			errs[i] = flying[i].Wait(context.WithoutCancel(ctx))
+		}
 		b.mu.Lock()
-		if ctxErr := ctx.Err(); err != nil && ctxErr != nil && errors.Is(err, ctxErr) {
-			return err
+		if ended {
+			return ctx.Err()
 		}
-		if !b.cmd.landed(first) {
-			continue // another goroutine waited for it as well
-		}
-		b.time += first.DeviceTime()
-		if err != nil {
-			b.fail(fmt.Errorf("%w: %w", ErrDevice, err))
-		}
+		b.land(flying, errs)
 	}
+	b.endSweep()
 	if b.cmd.open == nil {
 		b.bury()
 	}
 	return ctx.Err()
+}
+
+// land takes note of finished command buffers, each with its error.
+func (b *Backend) land(done []flight, errs []error) {
+	for i, f := range done {
+		if !b.cmd.landed(f) {
+			continue // another goroutine waited for it as well
+		}
+		b.spent[f.part] += f.DeviceTime()
+		if errs[i] != nil {
+			b.fail(fmt.Errorf("%w: %w", ErrDevice, errs[i]))
+		}
+	}
 }
 
 // fail keeps the first error since the last Wait.

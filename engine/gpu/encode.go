@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"lector/engine/ops"
 	"lector/metal"
 	"lector/shaders"
 )
@@ -34,7 +35,14 @@ type commands struct {
 	kernel  string              // that encoder is labelled with
 	count   int                 // dispatches in open
 	work    float64             // their floating-point operations
-	flying  []metal.CommandBuffer
+	part    ops.Part            // that open counts as
+	flying  []flight
+}
+
+// flight is a command buffer under way.
+type flight struct {
+	metal.CommandBuffer
+	part ops.Part
 }
 
 // A command buffer is committed at whichever of these it reaches first: the system stops one that holds the device for
@@ -58,7 +66,7 @@ func (c *commands) commit() error {
 	if err := cb.Commit(); err != nil {
 		return fmt.Errorf("%w: commit: %w", ErrDevice, err)
 	}
-	c.flying = append(c.flying, cb)
+	c.flying = append(c.flying, flight{cb, c.part})
 	return nil
 }
 
@@ -100,9 +108,9 @@ func (c *commands) encode(kernel string) (metal.Encoder, error) {
 }
 
 // landed takes a finished command buffer out of those under way; false where it was no longer there.
-func (c *commands) landed(cb metal.CommandBuffer) bool {
+func (c *commands) landed(f flight) bool {
 	for i, other := range c.flying {
-		if other == cb {
+		if other == f {
 			c.flying = append(c.flying[:i], c.flying[i+1:]...)
 			return true
 		}
@@ -181,10 +189,14 @@ func (e *encoding) lasting(name string, n int) *memory {
 	return m
 }
 
-// sync waits for everything encoded so far, so that the host may read what it computed. It returns false after a
-// failure, which Wait will report.
+// sync waits for everything encoded so far, so that the host may read what it computed. An operation begins with it
+// if it needs it: scratch and uploads are taken back. It returns false after a failure, which Wait will report.
 func (e *encoding) sync() bool {
 	e.b.fail(e.b.drain(context.Background()))
+	e.b.scratch.reset(e.b)
+	if e.b.cmd.idle() {
+		e.b.uploads.reset(e.b)
+	}
 	return !e.failed()
 }
 

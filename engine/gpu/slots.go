@@ -148,7 +148,8 @@ func (e deviceEvent) Wait(ctx context.Context, v uint64) error {
 //
 // The host waits for the records of a group before it hands the group's products to the device, and does so while the
 // device works on the group before: no command buffer holds the device for a disk, and a read that fails is known
-// before its record is used. The device tells the reader which slots are free.
+// before its record is used. The device tells the reader which slots are free. The sweep ends once the device is past
+// it, which whoever waits next finds out: nobody waits here.
 func (t *expertRun) stored() {
 	var wants []ops.Want
 	for e, n := range t.counts {
@@ -157,19 +158,27 @@ func (t *expertRun) stored() {
 		}
 	}
 	sweep := t.experts.Records.Sweep(wants)
-	ended := false
+	encoded := false
 	defer func() { // a fault in the network panics; the lanes must not outlive it
-		if !ended {
+		if !encoded {
 			sweep.End()
 		}
 	}()
 	err := t.sweep(sweep)
-	t.sync() // the device must be past every slot
-	ended = true
-	if late := sweep.End(); err == nil {
-		err = late
+	encoded = true
+	t.b.sweep = sweep
+	if err != nil {
+		t.b.fail(err)
+		t.sync() // the device may still be at records that were there
 	}
-	t.b.fail(err)
+}
+
+// endSweep ends the sweep whose records were used last. The device must be past it.
+func (b *Backend) endSweep() {
+	if b.sweep != nil {
+		b.fail(b.sweep.End())
+		b.sweep = nil
+	}
 }
 
 // sweep encodes the products of all records, group by group, and the sums.

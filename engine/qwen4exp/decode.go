@@ -46,7 +46,7 @@ func (s *Sequence) decode(f *pass, tokens []engine.Token, choose engine.Choose) 
 		return nil, err
 	}
 	f.be.CopyRows(s.st.residual, 0, f.wide.Slice(n-1, n), 0)
-	if err := f.wait(&f.stats.Other); err != nil {
+	if err := f.wait(); err != nil {
 		return nil, err
 	}
 	s.adopt(f.history[:s.st.pos+n], greedy)
@@ -59,7 +59,7 @@ func (s *Sequence) verify(f *pass, tokens []engine.Token, choose engine.Choose) 
 	g := f.of(f.rows, f.pos, nil)
 	y := g.logits.Slice(0, f.rows)
 	s.net.logits(g, y)
-	if err := g.wait(&f.stats.Other); err != nil {
+	if err := g.wait(); err != nil {
 		return nil, 0, err
 	}
 	for r := range tokens {
@@ -108,7 +108,7 @@ func (s *Sequence) propose(ctx context.Context, next engine.Token, n int) ([]eng
 		if drafts, err = s.chain(f, s.st.pos, next, n); err != nil {
 			return err
 		}
-		return f.wait(&f.stats.MTP)
+		return f.wait()
 	})
 	stats.Tokens = 0
 	return drafts, stats, err

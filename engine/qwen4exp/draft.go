@@ -39,6 +39,9 @@ func (s *Sequence) draftRows(f *pass, pos int, ids []engine.Token) (*pass, error
 	head := f.of(len(ids), pos, ids)
 	head.wide = head.headWide
 	head.draft = true
+	if err := head.enter(ops.PartMTP); err != nil {
+		return nil, err
+	}
 	if err := s.net.mtp.forward(head, s.net.embed, s.st.mtp); err != nil {
 		return nil, err
 	}
@@ -54,7 +57,7 @@ func (s *Sequence) draftOf(head *pass) (engine.Token, error) {
 	y := last.logits.Slice(0, 1)
 	s.net.mtp.mixer.read(last, false)
 	last.be.Linear(y, last.x, s.net.head)
-	if err := last.wait(&last.stats.MTP); err != nil {
+	if err := last.wait(); err != nil {
 		return engine.NoToken, err
 	}
 	if err := checkFinite(y.Row(0), "draft head's logits after token", last.pos); err != nil {

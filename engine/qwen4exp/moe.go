@@ -16,15 +16,19 @@ type moe struct {
 //
 //	prob = softmax(Wr x);  k best, renormalised
 //	y = sum over slots w_e Down_e(silu(Gate_e x) * Up_e x) + sigmoid(sg . x) SharedDown(silu(SharedGate x) * SharedUp x)
-func (m *moe) forward(f *pass, layer int) {
+//
+// The choice counts as the block in front of it, as the device is waited for behind it.
+func (m *moe) forward(f *pass, layer int) error {
 	be, d := f.be, f.dims
 	if f.skips("experts") {
-		f.zero(f.y)
-		return
+		return f.zero(f.y)
 	}
 	be.Linear(f.router, f.x, m.router)
 	route := be.Route(f.router, d.TopK, d.Renorm)
 	f.view.route(layer, f, route)
+	if err := f.enter(ops.PartExperts); err != nil {
+		return err
+	}
 	experts := m.experts
 	if f.store != nil {
 		experts.Records = f.store.Layer(f.ctx, m.stored, f.rows <= decodeRows)
@@ -39,4 +43,5 @@ func (m *moe) forward(f *pass, layer int) {
 	be.SwiGLU(f.sGate, f.sGate, f.sUp)
 	be.Linear(f.sOut, f.sGate, m.sharedDown)
 	be.AddGated(f.y, f.sOut, f.score)
+	return nil
 }

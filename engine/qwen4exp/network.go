@@ -43,7 +43,7 @@ func (m *network) trunk(f *pass, st *state) error {
 		}
 		f.view.wide(i+1, f)
 	}
-	return f.wait(&f.stats.Other)
+	return f.enter(ops.PartOther)
 }
 
 // forward advances the residual by one layer.
@@ -52,11 +52,15 @@ func (m *network) trunk(f *pass, st *state) error {
 //	(x, inj) = read(wide);  wide[g] += inj[g] * mixer(x)
 //	(x, inj) = read(wide);  wide[g] += inj[g] * MoE(x)
 //
-// The second injection of a layer and the first of the next are deferred to the read that follows.
+// The second injection of a layer and the first of the next are deferred to the read that follows. Nothing here waits
+// for a device: the mixture does, once, where the host must know the routing.
 func (l *layer) forward(f *pass, st *layerState) error {
-	part := &f.stats.Attention
+	part := ops.PartAttention
 	if l.delta != nil {
-		part = &f.stats.Delta
+		part = ops.PartDelta
+	}
+	if err := f.enter(part); err != nil {
+		return err
 	}
 	if l.ple != nil {
 		f.flush()
@@ -65,28 +69,30 @@ func (l *layer) forward(f *pass, st *layerState) error {
 		}
 	}
 	l.readMix.read(f, true)
-	l.mix(f, st)
-	f.inject(f.y)
-	l.readMoE.read(f, true)
-	if err := f.wait(part); err != nil {
+	if err := l.mix(f, st); err != nil {
 		return err
 	}
-	l.moe.forward(f, l.index)
+	f.inject(f.y)
+	l.readMoE.read(f, true)
+	if err := l.moe.forward(f, l.index); err != nil {
+		return err
+	}
 	f.inject(f.y)
 	f.flush()
-	return f.wait(&f.stats.Experts)
+	return nil
 }
 
 // mix runs the layer's mixer from f.x into f.y.
-func (l *layer) mix(f *pass, st *layerState) {
+func (l *layer) mix(f *pass, st *layerState) error {
 	switch {
 	case f.skips("mixer"):
-		f.zero(f.y)
+		return f.zero(f.y)
 	case l.delta != nil:
 		l.delta.forward(f, st.delta)
 	default:
 		l.attn.forward(f, st.attn, l.index)
 	}
+	return nil
 }
 
 // logits reads the residual through the final mixer and the head: y [rows of wide, V].

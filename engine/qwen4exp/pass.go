@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"lector/engine"
 	"lector/engine/ops"
@@ -29,16 +28,15 @@ type pass struct {
 	store     *stream.Store             // nil where all weights are in memory
 	gathering map[int]*stream.Gathering // n-gram rows on their way, by table
 	stats     *engine.ChunkStats
-	clock     *time.Time // of the last wait
+	timer     *timer
 	whole     *tensors
 	view      *view
 }
 
 // newPass starts a pass over rows; the clock starts now.
 func newPass(ctx context.Context, s *Sequence, rows int, stats *engine.ChunkStats) *pass {
-	now := time.Now()
 	f := &pass{
-		be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, clock: &now, whole: &s.engine.scratch.tensors, view: s.view,
+		be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, timer: newTimer(s.engine.be), whole: &s.engine.scratch.tensors, view: s.view,
 		store: s.engine.store, gathering: map[int]*stream.Gathering{},
 	}
 	return f.of(rows, s.st.pos, nil)
@@ -53,16 +51,36 @@ func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
 	return &g
 }
 
-// wait finishes the operations queued so far and counts the time since the last wait as *part.
-func (f *pass) wait(part *float64) error {
-	err := f.be.Wait(f.ctx)
-	now := time.Now()
+// enter begins a part of the pass, and returns the first error that is known. A backend that runs late is not waited
+// for: it stands still while the host waits.
+func (f *pass) enter(part ops.Part) error {
 	if f.draft {
-		part = &f.stats.MTP
+		part = ops.PartMTP
 	}
-	*part += now.Sub(*f.clock).Seconds()
-	*f.clock = now
+	err := f.timer.failed
+	if err == nil {
+		err = f.ctx.Err()
+	}
+	if f.timer.late == nil {
+		if late := f.be.Wait(f.ctx); err == nil {
+			err = late
+		}
+	} else if late := f.timer.late.Err(); err == nil {
+		err = late
+	}
+	f.timer.enter(part)
 	return deviceError(err)
+}
+
+// wait finishes the operations queued so far. Where it fails in a place that cannot say so, enter and wait return the
+// error again.
+func (f *pass) wait() error {
+	err := f.be.Wait(f.ctx)
+	f.timer.enter(f.timer.part)
+	if f.timer.failed == nil {
+		f.timer.failed = err
+	}
+	return deviceError(f.timer.failed)
 }
 
 // deviceError says a backend's failure in the words of package engine.
@@ -76,13 +94,6 @@ func deviceError(err error) error {
 	return err
 }
 
-// since is the time from start on, taken out of what the next wait counts.
-func (f *pass) since(start time.Time) float64 {
-	d := time.Since(start)
-	*f.clock = f.clock.Add(d)
-	return d.Seconds()
-}
-
 // skips says that a debug setting leaves the part out.
 func (f *pass) skips(part string) bool { return f.view != nil && f.view.skip[part] }
 
@@ -94,5 +105,9 @@ func (f *pass) layerCap(n int) int {
 	return n
 }
 
-// zero clears t: what a skipped part yields.
-func (f *pass) zero(t ops.Tensor) { clear(t.Floats()) }
+// zero clears t, which pending work may still use: what a skipped part yields.
+func (f *pass) zero(t ops.Tensor) error {
+	err := f.wait()
+	clear(t.Floats())
+	return err
+}

@@ -37,7 +37,7 @@ func (m *ple) forward(f *pass, st *pleState) error {
 		return err
 	}
 	be.Gather(f.e, table, ids)
-	f.stats.Ngram += f.since(start)
+	f.timer.gathered(start)
 
 	be.Linear(f.z, f.e, m.key)
 	be.RMSNorm(f.z, f.z, m.normKey, d.Hidden, d.Eps)

@@ -83,6 +83,7 @@ func (s *Sequence) batch(ctx context.Context, rows int, body func(f *pass) error
 		if err == nil {
 			return nil
 		}
+		_ = be.Wait(context.WithoutCancel(ctx)) // for what is left of the batch, whose error err stands for
 		s.st.putBack(be)
 		if late := be.Wait(context.WithoutCancel(ctx)); late != nil {
 			s.broken = true
@@ -109,14 +110,14 @@ func (s *Sequence) run(ctx context.Context, rows int, body func(f *pass) error) 
 	stats := engine.ChunkStats{Tokens: rows}
 	s.view.begin(s, rows)
 	before := s.engine.read()
-	if err := body(newPass(ctx, s, rows, &stats)); err != nil {
+	f := newPass(ctx, s, rows, &stats)
+	if err := body(f); err != nil {
 		return engine.ChunkStats{}, storageError(err)
 	}
 	if used := s.engine.read().Sub(before); s.engine.store != nil {
 		stats.Records, stats.RecordBytes, stats.RingWait = used.Records, used.Bytes, used.RingWait.Seconds()
 	}
-	stats.Seconds = time.Since(start).Seconds()
-	stats.Other = stats.Seconds - stats.Delta - stats.Attention - stats.Experts - stats.MTP - stats.Ngram
+	f.timer.report(&stats, time.Since(start))
 	return stats, nil
 }
 
@@ -176,7 +177,7 @@ func (s *Sequence) prefill(f *pass, tokens []engine.Token, next *engine.Token) (
 		}
 		step.Draft = drafts[0]
 	}
-	if err := f.wait(&f.stats.Other); err != nil {
+	if err := f.wait(); err != nil {
 		return step, err
 	}
 	s.adopt(f.history, step.Next)
@@ -197,7 +198,7 @@ func (s *Sequence) lastLogits(f *pass, wide ops.Tensor, after int) ([]float32, e
 	g.wide = wide
 	y := g.logits.Slice(0, 1)
 	s.net.logits(g, y)
-	if err := g.wait(&f.stats.Other); err != nil {
+	if err := g.wait(); err != nil {
 		return nil, err
 	}
 	return s.choosable(y.Row(0), after)

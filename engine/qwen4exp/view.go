@@ -84,14 +84,14 @@ func (v *view) wide(layer int, f *pass) {
 	if v == nil || !v.want.Wide {
 		return
 	}
-	if err := f.wait(&f.stats.Other); err != nil {
-		return // the next wait of the pass reports what ended it
+	if err := f.wait(); err != nil {
+		return // the pass ends with that error
 	}
 	v.keep(viewWide, layer, f.pos, f.wide)
 }
 
 func (v *view) visible(layer int, f *pass, index ops.Index) {
-	if v == nil || !v.want.Blocks || f.wait(&f.stats.Other) != nil {
+	if v == nil || !v.want.Blocks || f.wait() != nil {
 		return
 	}
 	for r := range f.rows {
@@ -100,7 +100,7 @@ func (v *view) visible(layer int, f *pass, index ops.Index) {
 }
 
 func (v *view) route(layer int, f *pass, route ops.Route) {
-	if v == nil || !v.want.Route || f.wait(&f.stats.Other) != nil {
+	if v == nil || !v.want.Route || f.wait() != nil {
 		return
 	}
 	for r := range f.rows {
@@ -134,7 +134,7 @@ func (v *view) tiles(f *pass, kind viewKind, mixer *hyper, head ops.Matrix) erro
 		mixer.read(g, false)
 		y := g.logits.Slice(0, n)
 		g.be.Linear(y, g.x, head)
-		if err := g.wait(&f.stats.Other); err != nil {
+		if err := g.wait(); err != nil {
 			return err
 		}
 		v.keep(kind, 0, f.pos+at, y)

@@ -55,7 +55,7 @@ func (e *event) raise(value uint64) {
 
 // Wait implements metal.SharedEvent.
 func (e *event) Wait(value uint64, timeout time.Duration) error {
-	e.device.count(func(c *Counts) { c.HostWaits++ })
+	e.device.count(func(c *Counts) { c.HostEventWaits++ })
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
@@ -76,8 +76,10 @@ func (e *event) Close() error { return nil }
 
 // queue implements metal.Queue. Commits of one queue take turns, so that Options.Dispatch sees their order.
 type queue struct {
-	device *Device
-	mu     sync.Mutex
+	device    *Device
+	mu        sync.Mutex
+	committed int // command buffers
+	seen      int // of those, how many from the first on the host has waited for
 }
 
 // NewQueue implements metal.Device.
@@ -109,6 +111,7 @@ type commands struct {
 	open      *encoder
 	misuse    error
 	committed bool
+	place     int // in the order of the queue's commits, from 1 on
 }
 
 func (c *commands) fault(format string, args ...any) {
@@ -166,6 +169,8 @@ func (c *commands) Commit() error {
 	}
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
+	c.queue.committed++
+	c.place = c.queue.committed
 	d := c.queue.device
 	d.count(c.tally)
 	for _, s := range c.steps {
@@ -204,12 +209,24 @@ func (c *commands) tally(t *Counts) {
 
 var errNotCommitted = errors.New("it was not committed")
 
-// Wait implements metal.CommandBuffer.
+// Wait implements metal.CommandBuffer. After a wait for a later command buffer of the queue there is nothing to wait
+// for: then it only reads a status.
 func (c *commands) Wait(context.Context) error {
 	if !c.committed {
 		return fmt.Errorf("wait for command buffer %q: %w", c.label, errNotCommitted)
 	}
-	c.queue.device.count(func(t *Counts) { t.HostWaits++ })
+	q := c.queue
+	q.mu.Lock()
+	past := c.place <= q.seen
+	q.seen = max(q.seen, c.place)
+	q.mu.Unlock()
+	q.device.count(func(t *Counts) {
+		if past {
+			t.StatusReads++
+		} else {
+			t.HostWaits++
+		}
+	})
 	return c.misuse
 }
 

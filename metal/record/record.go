@@ -66,7 +66,9 @@ type Counts struct {
 	CommandBuffers int
 	Encoders       int
 	Dispatches     int
-	HostWaits      int // CommandBuffer.Wait and SharedEvent.Wait
+	HostWaits      int // CommandBuffer.Wait for what no wait before has seen done
+	StatusReads    int // CommandBuffer.Wait for what an earlier wait has seen done
+	HostEventWaits int // SharedEvent.Wait: for the device, or for another thread of the host
 	EventWaits     int // by command buffers
 	EventSignals   int // by command buffers
 	HostSignals    int

@@ -44,7 +44,7 @@ func TestCounts(t *testing.T) {
 	e.Dispatch(metal.Size{X: 1, Y: 1, Z: 1}, metal.Size{X: 32, Y: 1, Z: 1})
 	e.End()
 	c.SignalEvent(v, 9)
-	if err := errors.Join(c.Commit(), c.Wait(context.Background()), v.Wait(9, 0)); err != nil {
+	if err := errors.Join(c.Commit(), c.Wait(context.Background()), c.Wait(context.Background()), v.Wait(9, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if small.Bytes()[50] != 2 {
@@ -56,7 +56,7 @@ func TestCounts(t *testing.T) {
 	if err := large.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := record.Counts{CommandBuffers: 1, Encoders: 1, Dispatches: 2, HostWaits: 2, EventWaits: 1, EventSignals: 1, BlockBytes: 4, Libraries: 1, Pipelines: 1,
+	want := record.Counts{CommandBuffers: 1, Encoders: 1, Dispatches: 2, HostWaits: 1, StatusReads: 1, HostEventWaits: 1, EventWaits: 1, EventSignals: 1, BlockBytes: 4, Libraries: 1, Pipelines: 1,
 		Kernels: map[string]record.Work{"route": {Dispatches: 2, Groups: 9, Threads: 8*64 + 32}},
 		Buffers: 1, BufferBytes: 16 << 10, PeakBytes: 200<<30 + 16<<10}
 	if diff := cmp.Diff(want, d.Counts()); diff != "" {
