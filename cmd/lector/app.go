@@ -27,6 +27,7 @@ type app struct {
 	verbose bool
 	service bool // this command serves others
 	trust   trust
+	nats    natsFlags
 }
 
 // globals declares the flags of every command.
@@ -41,6 +42,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
 	a.trust.flags(f)
+	a.nats.flags(f)
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
 }
 

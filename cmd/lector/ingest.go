@@ -141,7 +141,7 @@ func (s *session) runIngest(ctx context.Context, job queue.Job) (status queue.St
 	p := newProgress(s.app)
 	status, worked, err = s.run(ctx, job, p.heard)
 	p.end()
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !s.app.nats.remote() {
 		s.app.note("stopped after the last whole chunk; the same command goes on from there")
 	}
 	return status, worked, err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -75,19 +74,11 @@ func (s *session) open(ctx context.Context) error {
 	if err := probeStore(ctx, s.space.Store); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	data, err := s.app.dataFolder()
+	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service})
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return fmt.Errorf("create data folder: %w", err)
-	}
-	s.queue, s.server, err = jetstream.Share(ctx, jetstream.Config{
-		Dir: filepath.Join(data, "queue"), Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service,
-	})
-	if err != nil {
-		return fmt.Errorf("open queue: %w", err)
-	}
+	s.queue, s.server = q, server
 	return nil
 }
 
@@ -215,9 +206,12 @@ func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event
 	return status, worked, nil
 }
 
-// work runs a worker beside the job's events until the job is final. An interrupt drains the worker: the chunk
-// at hand is finished and stored.
+// work runs a worker beside the job's events until the job is final, or waits for a fleet's. An interrupt drains the
+// worker: the chunk at hand is finished and stored.
 func (s *session) work(ctx context.Context, job queue.Job, heard func(queue.Event)) error {
+	if s.app.nats.remote() {
+		return s.await(ctx, job, heard)
+	}
 	began := time.Now()
 	drain, stop := context.WithCancel(ctx)
 	defer stop()

@@ -84,19 +84,20 @@ func (a *app) printCollected(r gc.Report, dry bool) error {
 	return nil
 }
 
-// openJobs asks the data folder's queue for what its open jobs need. A data folder that never had a queue has none.
+// openJobs asks the queue for what its open jobs need. A data folder that never had a queue has none.
 func (a *app) openJobs(ctx context.Context) (func(context.Context) (gc.Open, error), io.Closer, error) {
-	data, err := a.dataFolder()
+	if !a.nats.remote() {
+		data, err := a.dataFolder()
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, err := os.Stat(filepath.Join(data, queueFolder)); errors.Is(err, os.ErrNotExist) {
+			return nil, closers(nil), nil
+		}
+	}
+	q, server, err := a.openQueue(ctx, jetstream.Config{})
 	if err != nil {
 		return nil, nil, err
-	}
-	folder := filepath.Join(data, "queue")
-	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		return nil, closers(nil), nil
-	}
-	q, server, err := jetstream.Share(ctx, jetstream.Config{Dir: folder, Log: func(jetstream.Level, string) {}})
-	if err != nil {
-		return nil, nil, fmt.Errorf("open queue: %w", err)
 	}
 	open := func(ctx context.Context) (gc.Open, error) {
 		jobs, err := q.Unfinished(ctx)

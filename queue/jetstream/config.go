@@ -15,7 +15,9 @@ type Config struct {
 	Conn *nats.Conn
 	// URL is the server or, separated by commas, servers to connect to.
 	URL string
-	// Options are added to those of a connection by URL: credentials, TLS.
+	// Access is who the connection by URL belongs to, and how the server is known.
+	Access Access
+	// Options are added to those of a connection by URL.
 	Options []nats.Option
 	// Dir is the data folder of Embedded and Connect.
 	Dir string

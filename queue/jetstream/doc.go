@@ -21,7 +21,9 @@
 //  4. Settlements are confirmed by the server before they return.
 //  5. Every call ends when its context does, with an error that is the context's; a call whose context has no
 //     end gets no answer for at most Config.Timeout. Next and Follow wait as long as their context.
-//  6. A new owner of a folder finds no leases and no deliveries of the one before: every unfinished job is due.
+//  6. A connection that breaks is made again for as long as the queue lives. Calls wait for it, at most AckWait; nothing
+//     that was to be said before is sent after it.
+//  7. A new owner of a folder finds no leases and no deliveries of the one before: every unfinished job is due.
 //
 // It refuses streams that exist with settings that would break a promise, messages beyond the server's limit, and
 // to open a folder's store without the folder's lock: the server itself takes none, and two would damage it.

@@ -48,9 +48,9 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if cfg.URL == "" {
 		return nil, errors.New("open queue: neither a connection nor a URL is given")
 	}
-	nc, err := dial(cfg, cfg.URL, append([]nats.Option{nats.MaxReconnects(-1)}, cfg.Options...)...)
+	nc, err := dialRemote(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
+		return nil, err
 	}
 	return open(ctx, cfg, nc, true)
 }
@@ -100,7 +100,7 @@ func (q *Queue) prepare(ctx context.Context) error {
 		return q.fail(ctx, err, "open JetStream")
 	}
 	if err := ensure(call, q.js, q.cfg); err != nil {
-		return q.fail(ctx, err, "prepare queue")
+		return q.fail(ctx, noJetStream(err), "prepare queue")
 	}
 	for name, kv := range map[string]*jetstream.KeyValue{jobsBucket: &q.jobs, leasesBucket: &q.leases} {
 		if *kv, err = q.js.KeyValue(call, name); err != nil {
@@ -119,6 +119,15 @@ func (q *Queue) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noJetStream names the usual reason why nobody answers a request for a stream.
+func noJetStream(err error) error {
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("JetStream is off on this server or for this account: turn it on (nats-server -js) (%w)", err)
+	}
+	return err
 }
 
 // Close ends every call with queue.ErrClosed and closes the connection if Open made it. Deliveries that are not settled
@@ -159,8 +168,10 @@ func (q *Queue) ring() {
 	}
 }
 
-// call is the context of one request: it ends with the caller's, with the queue, and after the timeout.
+// call is the context of one request: it ends with the caller's, with the queue, and after the timeout. While the
+// connection is being made again it waits, at most AckWait: by then a delivery is somebody else's.
 func (q *Queue) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	q.connected(ctx)
 	c, cancel := context.WithTimeout(ctx, q.cfg.Timeout)
 	stop := context.AfterFunc(q.life, cancel)
 	return c, func() {
@@ -178,6 +189,8 @@ func (q *Queue) fail(ctx context.Context, err error, format string, args ...any)
 		return fmt.Errorf("%s: %w", doing, ctx.Err())
 	case q.life.Err() != nil, errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("%s: %w", doing, queue.ErrClosed)
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return fmt.Errorf("%s: not connected: %w", doing, nats.ErrTimeout)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		// Ours, not the caller's: it must not look as if the caller had given up.
 		return fmt.Errorf("%s: no answer within %v: %w", doing, q.cfg.Timeout, nats.ErrTimeout)
