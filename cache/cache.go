@@ -11,7 +11,7 @@
 //	handles/<sha256>          continuation handles
 //	documents/<sha256>        token ids of submitted documents
 //
-// Children of this package add tags/ (cache/tag), gc/ (cache/gc) and signatures/ (cache/sign).
+// Children of this package add tags/ (cache/tag), gc/ (cache/gc), signatures/ (cache/sign), and sealed/ and seals/ (cache/seal).
 //
 // What it promises:
 //
@@ -53,6 +53,8 @@ var (
 	ErrExpired = errors.New("handle has expired")
 	// ErrName refuses an object name that a store must not take.
 	ErrName = errors.New("object name is not allowed")
+	// ErrSealed says that what is asked for is encrypted with a key that was not given; the message names the key.
+	ErrSealed = errors.New("sealed with a key that was not given")
 	// ErrHandle says that a text is not the printed name of a handle; the message says why.
 	ErrHandle = errors.New("not a handle")
 )

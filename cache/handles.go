@@ -47,7 +47,7 @@ func (s *Space) Handle(ctx context.Context, d Digest) (Handle, error) {
 		return Handle{}, err
 	}
 	b, err := s.readNamed(ctx, s.handleName(d), d, maxHandleBytes)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) && !errors.Is(err, ErrSealed) {
 		return Handle{}, unknownHandle(HandleName(d))
 	}
 	if err != nil {
