@@ -19,6 +19,9 @@ var (
 	errAttempts = errors.New("too many attempts")
 )
 
+// ClassDone is the class of what went well.
+const ClassDone = "done"
+
 // Action is what happens to a delivery after its work.
 type Action uint8
 
@@ -67,7 +70,7 @@ func classify(err error) Fate {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case err == nil:
-		return Fate{Action: Finish, Class: "done"}
+		return Fate{Action: Finish, Class: ClassDone}
 	case is(queue.ErrLost):
 		return Fate{Action: Abandon, Class: "lost"}
 	case is(errDrain):

@@ -54,6 +54,7 @@ func (r *resume) decode(ctx context.Context) ([]engine.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode at %d: %w", r.seq.Pos(), err)
 	}
+	r.meter().Computed(queue.Resume, out.Stats)
 	r.result.Usage.Drafted += len(batch) - 1
 	r.result.Usage.Accepted += len(out.Chosen) - 1
 	return out.Chosen, r.keeper.boundary(ctx)

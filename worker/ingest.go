@@ -79,6 +79,7 @@ func (in *ingest) published(ctx context.Context) (bool, error) {
 	if err := in.own(ctx); err != nil {
 		return false, err
 	}
+	in.meter().Looked(Lookup{Tokens: h.Tokens, Gained: h.Tokens, Total: h.Tokens})
 	return true, in.Space.DropRolling(ctx, in.job.ID, nil)
 }
 
@@ -148,6 +149,9 @@ func (in *ingest) catchUp(ctx context.Context) error {
 		in.nodes, in.lastGood = nodes, nodes[n-1].To
 		return nil
 	})
+	if err == nil {
+		in.meter().Looked(Lookup{Tokens: in.done(), Gained: in.done() - before, Total: len(in.tokens)})
+	}
 	if err != nil || in.done() == before {
 		return err
 	}
@@ -165,7 +169,9 @@ func (in *ingest) restore(ctx context.Context, nodes []cache.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = restore(ctx, fresh, restoreArgs{space: in.Space, manifest: m, job: in.job.ID, tokens: in.tokens[:m.Tokens]})
+	err = in.metered(m.Tokens, func() (int64, error) {
+		return restore(ctx, fresh, restoreArgs{space: in.Space, manifest: m, job: in.job.ID, tokens: in.tokens[:m.Tokens]})
+	})
 	if errors.Is(err, cache.ErrNotFound) {
 		err = fmt.Errorf("%w: %w", errVanished, err)
 	}
@@ -253,6 +259,7 @@ func (in *ingest) compute(ctx context.Context, c Cell) (stats engine.ChunkStats,
 		return nil
 	})
 	in.receipt.Engine = in.receipt.Engine.Add(stats)
+	in.meter().Computed(queue.Ingest, stats)
 	return stats, probe, err
 }
 
@@ -298,9 +305,11 @@ func (in *ingest) count(n cache.Node, w cache.Written) {
 	for _, b := range n.Rows {
 		rows += b.Size
 	}
-	if rows > 0 && w.ReusedBytes >= rows {
+	deduped := rows > 0 && w.ReusedBytes >= rows
+	if deduped {
 		in.receipt.Tokens.Deduped += tokens
 	}
+	in.meter().Stored(Stored{Tokens: tokens, WrittenBytes: w.Bytes, ReusedBytes: w.ReusedBytes, Deduped: deduped})
 }
 
 func (in *ingest) progress(ctx context.Context, stats engine.ChunkStats) error {

@@ -15,7 +15,7 @@ import (
 type keepalive struct {
 	delivery queue.Delivery
 	wait     time.Duration // the queue's redelivery time
-	lost     context.CancelCauseFunc
+	alarms
 
 	mu     sync.Mutex // guards claims
 	claims map[string]queue.Lease
@@ -24,11 +24,17 @@ type keepalive struct {
 	stopped chan struct{}
 }
 
+// alarms are what a keepalive calls.
+type alarms struct {
+	lost      context.CancelCauseFunc // the delivery is lost
+	claimLost func()                  // a claim is lost
+}
+
 // startKeepalive begins the heartbeats, which go on until stop.
-func startKeepalive(ctx context.Context, d queue.Delivery, wait time.Duration, lost context.CancelCauseFunc) *keepalive {
+func startKeepalive(ctx context.Context, d queue.Delivery, wait time.Duration, on alarms) *keepalive {
 	ctx, cancel := context.WithCancel(ctx)
 	k := &keepalive{
-		delivery: d, wait: wait, lost: lost, claims: map[string]queue.Lease{},
+		delivery: d, wait: wait, alarms: on, claims: map[string]queue.Lease{},
 		cancel: cancel, stopped: make(chan struct{}),
 	}
 	go k.run(ctx)
@@ -84,6 +90,7 @@ func (k *keepalive) renew(ctx context.Context) {
 	for name, l := range k.claims {
 		if err := l.Renew(ctx); errors.Is(err, queue.ErrLost) {
 			delete(k.claims, name)
+			k.claimLost()
 		}
 	}
 }

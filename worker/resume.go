@@ -145,7 +145,10 @@ func (r *resume) encode() (ids []int32, err error) {
 // restore fills the sequence with the handle's state.
 func (r *resume) restore(ctx context.Context) error {
 	bounded := cache.Agree(r.manifest.Identity.Class, r.identity.Class) != cache.Exact
-	if _, err := restore(ctx, r.seq, restoreArgs{space: r.Space, manifest: r.manifest, bounded: bounded}); err != nil {
+	err := r.metered(r.manifest.Tokens, func() (int64, error) {
+		return restore(ctx, r.seq, restoreArgs{space: r.Space, manifest: r.manifest, bounded: bounded})
+	})
+	if err != nil {
 		return err
 	}
 	r.lastGood, r.result.Usage.Restored = r.manifest.Tokens, r.manifest.Tokens
@@ -163,9 +166,11 @@ func (r *resume) read(ctx context.Context) error {
 			return err
 		}
 		chunk := r.prompt[from-r.manifest.Tokens : to-r.manifest.Tokens]
-		if _, err := r.seq.Prefill(ctx, chunk, nil); err != nil {
+		step, err := r.seq.Prefill(ctx, chunk, nil)
+		if err != nil {
 			return fmt.Errorf("read prompt at %d: %w", from, err)
 		}
+		r.meter().Computed(queue.Resume, step.Stats)
 		r.result.Usage.Prefilled += len(chunk)
 		if err := r.keeper.boundary(ctx); err != nil {
 			return err

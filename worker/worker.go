@@ -26,6 +26,7 @@ type Worker struct {
 	Log       *zap.Logger      // nil: silent
 	Clock     func() time.Time // nil: time.Now
 	Host      string           // for receipts and logs; in nothing that is stored under a digest
+	Meter     Meter            // nil: nobody counts
 	Config    Config
 }
 
@@ -55,9 +56,10 @@ func (w *Worker) Run(ctx context.Context, kinds ...queue.Kind) error {
 // should end the worker; what goes wrong with the job alone is the job's fate.
 func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	a := w.newAttempt(ctx, d)
+	a.meter().Began(a.job.Kind)
 	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
-	a.alive = startKeepalive(work, d, a.config.AckWait, lose)
+	a.alive = startKeepalive(work, d, a.config.AckWait, alarms{lost: lose, claimLost: a.meter().ClaimLost})
 	err := a.work(work)
 	a.alive.stop()
 	if err != nil && work.Err() != nil {
@@ -80,6 +82,7 @@ type attempt struct {
 	identity cache.Identity
 	standing *queue.Status // the job was final before
 	lastGood int           // tokens of the deepest boundary known to be stored
+	result   any           // of work that was done in this attempt
 }
 
 func (w *Worker) newAttempt(ctx context.Context, d queue.Delivery) *attempt {
@@ -121,6 +124,7 @@ func (a *attempt) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.result = result
 	return a.conclude(ctx, result)
 }
 
@@ -179,6 +183,7 @@ func (a *attempt) settle(ctx context.Context, err error) error {
 		log = log.With(zap.Error(err))
 	}
 	settled := a.carryOut(ctx, fate, err)
+	a.meter().Ended(a.ending(fate, settled))
 	if settled != nil {
 		log = log.With(zap.NamedError("settle", settled))
 	}

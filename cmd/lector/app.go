@@ -28,6 +28,7 @@ type app struct {
 	service bool // this command serves others
 	trust   trust
 	nats    natsFlags
+	metrics string // address that figures are served on; "": none
 }
 
 // globals declares the flags of every command.

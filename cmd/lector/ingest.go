@@ -39,6 +39,7 @@ func newIngest(a *app) *cobra.Command {
 	c.Flags().IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
 	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the handle is valid, such as 720h (default: for good)")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
+	a.metricsFlag(c.Flags())
 	return c
 }
 

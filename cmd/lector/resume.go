@@ -64,6 +64,7 @@ func newResume(a *app) *cobra.Command {
 	fs.BoolVar(&f.keep, "keep", false, "store the extended state and print a handle for it on standard error")
 	fs.DurationVar(&f.ttl, "ttl", 0, "how long that handle is valid (default: for good)")
 	fs.BoolVar(&f.asJSON, "json", false, "print the result as JSON instead of streaming the text")
+	a.metricsFlag(fs)
 	return c
 }
 

@@ -30,6 +30,7 @@ type session struct {
 	queue    queue.Queue
 	server   *jetstream.Server // nil where another process owns the data folder
 	log      *zap.Logger
+	watched  *watched // what it shows of itself
 }
 
 // openSpace opens the store without a model or a queue.
@@ -44,11 +45,15 @@ func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
 // openSession loads the model and opens queue and store. The first process on a data folder owns its queue
 // and serves it to the others.
 func (a *app) openSession(ctx context.Context) (*session, error) {
-	m, err := a.openModel()
+	w, err := a.showItself()
 	if err != nil {
 		return nil, err
 	}
-	s := &session{app: a, model: m, log: a.logger()}
+	m, err := a.openModel()
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	s := &session{app: a, model: m, log: a.logger(), watched: w}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -79,6 +84,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	s.queue, s.server = q, server
+	s.show()
 	return nil
 }
 
@@ -113,6 +119,7 @@ const lingerPoll = 200 * time.Millisecond
 // Close waits for other processes that use this one's queue, then closes everything.
 func (s *session) Close() error {
 	var errs []error
+	s.watched.pause()
 	if s.queue != nil {
 		errs = append(errs, s.queue.Close())
 	}
@@ -122,7 +129,7 @@ func (s *session) Close() error {
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
-	return errors.Join(append(errs, s.model.Close())...)
+	return errors.Join(append(errs, s.model.Close(), s.watched.Close())...)
 }
 
 // linger keeps serving the queue while other commands use it; an interrupt ends that.
@@ -144,7 +151,7 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 	}
 	w := &worker.Worker{
 		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
-		Tokenizer: s.model.text, Salt: s.salt, Log: s.log, Host: host,
+		Tokenizer: s.model.text, Salt: s.salt, Log: s.log, Host: host, Meter: s.watched.meter(),
 	}
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -17,13 +16,9 @@ func newVersion(a *app) *cobra.Command {
 		Short: "Print the version, the platform and the numeric class",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			version := "devel"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-				version = info.Main.Version
-			}
 			be := cpu.New(cpu.Options{})
 			_, err := fmt.Fprintf(a.out, "lector %s %s %s/%s, class %s, format %d\n",
-				version, runtime.Version(), runtime.GOOS, runtime.GOARCH, be.Class(), cache.FormatMajor)
+				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, be.Class(), cache.FormatMajor)
 			return err
 		},
 	}

@@ -33,6 +33,7 @@ func newWorker(a *app) *cobra.Command {
 	fs.StringSliceVar(&f.kinds, "kinds", []string{string(queue.Ingest), string(queue.Resume)}, "`kinds` of jobs to take: ingest, resume, or both")
 	fs.IntVar(&f.slots, "slots", 4, "resumes worked on at once; they take turns on the engine")
 	fs.IntVar(&f.ingests, "ingests", 1, "documents read at once; more than one rarely pays on one engine")
+	a.metricsFlag(fs)
 	return c
 }
 
@@ -71,6 +72,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 		return err
 	}
 	defer s.closeNoted()
+	defer context.AfterFunc(ctx, s.watched.drain)()
 	info := s.model.engine.Info()
 	a.note("worker of model %s (%.12s) on %s takes %s", info.Name, s.identity.Model.String(), s.model.device.name, strings.Join(f.kinds, ", "))
 	w := s.worker(func(j queue.Job) { a.note("%s: taken", j.ID) })

@@ -140,11 +140,16 @@ func differences(want, have jetstream.StreamConfig, replicas bool) []string {
 	return d
 }
 
+// durable is the name of the consumer of one kind and priority.
+func (q *Queue) durable(key consumerKey) string {
+	return fmt.Sprintf("%s_%s_%s", key.kind, q.cfg.Model, key.priority)
+}
+
 // ensureConsumer opens the durable consumer that all workers of one kind, model and priority share: filters of a
 // work queue must not overlap. It returns its name.
 func (q *Queue) ensureConsumer(ctx context.Context, key consumerKey) (string, error) {
 	want := jetstream.ConsumerConfig{
-		Durable:       fmt.Sprintf("%s_%s_%s", key.kind, q.cfg.Model, key.priority),
+		Durable:       q.durable(key),
 		FilterSubject: jobSubject(key.kind, q.cfg.Model, key.priority),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       q.cfg.AckWait,

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"lector/cmd/lector/monitor"
+	"lector/queue"
+	"lector/worker"
+)
+
+// metricsFlag declares --metrics for a command that works on jobs.
+func (a *app) metricsFlag(f *pflag.FlagSet) {
+	f.StringVar(&a.metrics, "metrics", os.Getenv("LECTOR_METRICS"), "`address` to serve /metrics, /healthz and /readyz on while the command runs, such as 127.0.0.1:9464 (default: $LECTOR_METRICS, else none)")
+}
+
+// watched is what a process shows of itself; nil shows nothing.
+type watched struct {
+	metrics *monitor.Metrics
+	health  *monitor.Health
+	server  *monitor.Server
+	watch   sync.WaitGroup
+	stop    context.CancelFunc // of the watchdog
+}
+
+// watchedParts are what a worker needs to be ready.
+func watchedParts() []string {
+	return []string{monitor.PartModel, monitor.PartQueue, monitor.PartStore}
+}
+
+// showItself serves --metrics, if it is given. It comes before the model is loaded, which may take minutes.
+func (a *app) showItself() (*watched, error) {
+	if a.metrics == "" {
+		return nil, nil
+	}
+	w := &watched{
+		metrics: monitor.New(monitor.Build{Version: version(), Go: runtime.Version()}, nil),
+		health:  monitor.NewHealth(watchedParts()...),
+		stop:    func() {},
+	}
+	var err error
+	if w.server, err = monitor.Serve(a.metrics, w.metrics, w.health); err != nil {
+		return nil, badInput(err)
+	}
+	a.note("metrics on http://%s/metrics", w.server.Address())
+	return w, nil
+}
+
+// show counts what the session does from now on, and says that its parts are there.
+func (s *session) show() {
+	w := s.watched
+	if w == nil {
+		return
+	}
+	w.metrics.Loaded(s.model.checkpoint.Name(), s.identity.Model.String(), s.identity.Class)
+	w.health.Set(monitor.PartModel, monitor.There)
+	w.health.Set(monitor.PartStore, monitor.StoreAnswers(s.space.Store, s.space.TenantName()))
+	w.health.Set(monitor.PartQueue, monitor.QueueAnswers(s.queue))
+	s.space.Store = w.metrics.Store(s.space.Store)
+	gauge, ok := s.queue.(queue.Gauge)
+	if !ok {
+		return
+	}
+	var ctx context.Context
+	ctx, w.stop = context.WithCancel(context.Background())
+	dog := w.metrics.Watch(gauge, 0, func(waiting int, since time.Duration) {
+		s.log.Warn("jobs wait beside an idle worker", zap.Int("waiting", waiting), zap.Duration("since", since))
+	})
+	w.watch.Go(func() { dog.Run(ctx) })
+}
+
+// meter is nil where nobody counts.
+func (w *watched) meter() worker.Meter {
+	if w == nil {
+		return nil
+	}
+	return w.metrics
+}
+
+// drain says that no more work is taken.
+func (w *watched) drain() {
+	if w != nil {
+		w.health.Drain()
+	}
+}
+
+// pause ends what uses the queue, which is about to be closed.
+func (w *watched) pause() {
+	if w == nil {
+		return
+	}
+	w.health.Drain()
+	w.stop()
+	w.watch.Wait()
+}
+
+// Close stops the server, last of all: what a command did at its end can still be read.
+func (w *watched) Close() error {
+	if w == nil {
+		return nil
+	}
+	return w.server.Close()
+}
+
+// version is what this program was built as.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
