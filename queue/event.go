@@ -54,9 +54,12 @@ type Event struct {
 	Total  int             `json:"total,omitempty"`  // restored, progress: tokens of the document or prompt
 	Stats  json.RawMessage `json:"stats,omitempty"`  // progress: the chunk's statistics
 
-	First int     `json:"first,omitempty"` // tokens: index of IDs[0] in the generated text
-	IDs   []int32 `json:"ids,omitempty"`   // tokens
-	Text  string  `json:"text,omitempty"`  // tokens: what became certain
+	Branch int     `json:"branch,omitempty"` // tokens: which of the order's texts
+	First  int     `json:"first,omitempty"`  // tokens: index of IDs[0] in the generated text
+	IDs    []int32 `json:"ids,omitempty"`    // tokens
+	Offset int     `json:"offset,omitempty"` // tokens: bytes of the generated text before Text
+	Text   string  `json:"text,omitempty"`   // tokens: what became certain
+	Finish string  `json:"finish,omitempty"` // tokens: why the text ends here; "" while it goes on
 
 	Result json.RawMessage `json:"result,omitempty"` // done
 	Dead   *Dead           `json:"dead,omitempty"`   // failed

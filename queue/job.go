@@ -53,6 +53,7 @@ type ResumeOrder struct {
 	Sampling  Sampling      `json:"sampling"`
 	MaxTokens int           `json:"max_tokens"`
 	Stop      []string      `json:"stop,omitempty"`
+	Branches  int           `json:"branches,omitempty"` // texts to make, each with random numbers of its own; 0: one
 	Drafts    int           `json:"drafts"`
 	Capacity  int           `json:"capacity"`
 	Keep      bool          `json:"keep,omitempty"` // store the extended state and return a handle for it
@@ -134,11 +135,18 @@ func (o *ResumeOrder) validate(id string) error {
 		return fmt.Errorf("job %s holds %d prompts: give text, chat or tokens", id, prompts)
 	case o.MaxTokens < 1:
 		return fmt.Errorf("job %s asks for %d tokens: ask for at least 1", id, o.MaxTokens)
+	case o.Branches < 0 || o.Branches > MaxBranches:
+		return fmt.Errorf("job %s asks for %d branches: 1 to %d", id, o.Branches, MaxBranches)
+	case o.Branches > 1 && o.Keep:
+		return fmt.Errorf("job %s asks to keep the state of %d branches: only that of one can be kept", id, o.Branches)
 	case o.Drafts < 0 || o.Drafts > 3:
 		return fmt.Errorf("job %s asks for %d drafts: 0 to 3", id, o.Drafts)
 	}
 	return nil
 }
+
+// MaxBranches is the most texts of one order.
+const MaxBranches = 64
 
 // validName keeps ids safe as subject tokens, keys and file names.
 func validName(s string) bool {

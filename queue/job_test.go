@@ -50,6 +50,10 @@ func TestValidate(t *testing.T) {
 		{"order of the other kind", resume, func(j *queue.Job) { j.Kind = queue.Ingest }, "order"},
 		{"two prompts", resume, func(j *queue.Job) { j.Resume.Text, j.Resume.Tokens = "x", []int32{1} }, "2 prompts"},
 		{"no tokens wanted", resume, func(j *queue.Job) { j.Resume.MaxTokens = 0 }, "0 tokens"},
+		{"branches", resume, func(j *queue.Job) { j.Resume.Branches = queue.MaxBranches }, ""},
+		{"negative branches", resume, func(j *queue.Job) { j.Resume.Branches = -1 }, "-1 branches"},
+		{"too many branches", resume, func(j *queue.Job) { j.Resume.Branches = queue.MaxBranches + 1 }, "65 branches"},
+		{"state of branches", resume, func(j *queue.Job) { j.Resume.Branches, j.Resume.Keep = 2, true }, "only that of one"},
 		{"four drafts", resume, func(j *queue.Job) { j.Resume.Drafts = 4 }, "4 drafts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,6 +25,9 @@ type Config struct {
 	KeepSpread int
 	// Capacity bounds the tokens of a sequence, document and prompt and text together. Default: the model's own limit.
 	Capacity int
+	// Memory bounds in bytes the states that Serve's attempts hold together; each is charged for its whole capacity and
+	// waits until it fits. Default: the engine's own bound.
+	Memory int64
 	// Vocabulary is the number of ids that have a token; the output head may have more rows, and an id from here
 	// on is never chosen. Default: the rows of the head.
 	Vocabulary int
@@ -68,8 +71,8 @@ func (c Config) Validate() error {
 	if d.RetryMin > d.RetryMax {
 		return fmt.Errorf("worker retries after %v at least and %v at most: swap them", d.RetryMin, d.RetryMax)
 	}
-	if d.Capacity < 0 || d.Vocabulary < 0 {
-		return fmt.Errorf("worker capacity %d and vocabulary %d: neither may be negative", d.Capacity, d.Vocabulary)
+	if d.Capacity < 0 || d.Vocabulary < 0 || d.Memory < 0 {
+		return fmt.Errorf("worker capacity %d, vocabulary %d and memory %d: none may be negative", d.Capacity, d.Vocabulary, d.Memory)
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ var (
 	errDrain = errors.New("worker drains")
 	// errAttempts says that a job was delivered more often than it may be tried.
 	errAttempts = errors.New("too many attempts")
+	// errPanic says that a job met a fault of the program: met again, it would be met again.
+	errPanic = errors.New("the job made the worker panic")
 )
 
 // ClassDone is the class of what went well.
@@ -81,6 +83,8 @@ func classify(err error) Fate {
 		return Fate{Action: Alarm, Class: "diverged"}
 	case is(errAttempts):
 		return Fate{Action: Reject, Class: "attempts"}
+	case is(errPanic):
+		return Fate{Action: Reject, Class: "panic"}
 	case is(errVanished):
 		return Fate{Action: Retry, Class: "vanished"}
 	case is(cache.ErrIncompatible):
@@ -118,6 +122,6 @@ func backoff(attempt int, jitter uint64, c Config) time.Duration {
 	if shift := attempt - 1; shift < 32 && c.RetryMin < c.RetryMax>>shift {
 		d = c.RetryMin << shift
 	}
-	u := unit(jitter^c.RetrySeed, uint64(attempt))
+	u := unit(jitter^c.RetrySeed, uint64(attempt), 0)
 	return d/2 + time.Duration(u*float64(d/2))
 }

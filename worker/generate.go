@@ -10,29 +10,46 @@ import (
 	"lector/queue"
 )
 
+// branch is one text that follows what its resume has read.
+type branch struct {
+	*resume
+	sampler sampler
+	decoder engine.Decoder
+	stops   stopText
+	out     Branch
+}
+
+func (r *resume) newBranch(index int) *branch {
+	b := &branch{resume: r, sampler: r.sampler, decoder: r.Tokenizer.Decoder(), stops: stopText{stops: r.order.Stop}}
+	b.sampler.branch = uint32(index)
+	b.out = Branch{Index: index, IDs: []int32{}}
+	return b
+}
+
 // generate chooses tokens until the text ends. The first comes from the residual that the last token left, so
 // that an empty prompt goes on from the document's end.
-func (r *resume) generate(ctx context.Context) error {
-	r.result.IDs = []int32{}
-	if r.limit == 0 {
-		r.result.FinishReason = FinishCapacity
-		return nil
+func (b *branch) generate(ctx context.Context) error {
+	if b.limit == 0 {
+		b.out.FinishReason = FinishCapacity
+		return b.take(ctx, nil)
 	}
-	logits, err := r.seq.Logits(ctx)
+	logits, err := b.seq.Logits(ctx)
 	if err != nil {
-		return fmt.Errorf("logits at %d: %w", r.seq.Pos(), err)
+		return fmt.Errorf("logits at %d: %w", b.seq.Pos(), err)
 	}
-	chosen := []engine.Token{r.sampler.choose(r.seq.Pos(), logits)}
-	r.result.Timings.FirstToken = r.now().Sub(r.started).Seconds()
-	return r.lap(&r.result.Timings.Decode, func() error {
+	chosen := []engine.Token{b.sampler.choose(b.seq.Pos(), logits)}
+	if b.out.Index == 0 {
+		b.result.Timings.FirstToken = b.now().Sub(b.started).Seconds()
+	}
+	return b.lap(&b.result.Timings.Decode, func() error {
 		for {
-			if err := r.take(ctx, chosen); err != nil || r.result.FinishReason != "" {
+			if err := b.take(ctx, chosen); err != nil || b.out.FinishReason != "" {
 				return err
 			}
-			if err := r.drained(); err != nil {
+			if err := b.drained(); err != nil {
 				return err
 			}
-			if chosen, err = r.decode(ctx); err != nil {
+			if chosen, err = b.decode(ctx); err != nil {
 				return err
 			}
 		}
@@ -40,37 +57,44 @@ func (r *resume) generate(ctx context.Context) error {
 }
 
 // decode consumes the last chosen token and as many drafts as come true.
-func (r *resume) decode(ctx context.Context) ([]engine.Token, error) {
-	last := r.result.IDs[len(r.result.IDs)-1]
-	batch := []engine.Token{last}
-	if n := r.drafts(); n > 0 {
-		more, err := r.seq.Draft(ctx, last, n)
-		if err != nil {
-			return nil, fmt.Errorf("draft at %d: %w", r.seq.Pos(), err)
+func (b *branch) decode(ctx context.Context) (chosen []engine.Token, err error) {
+	err = whole(ctx, b.seq, func() error {
+		last := b.out.IDs[len(b.out.IDs)-1]
+		batch := []engine.Token{last}
+		if n := b.drafts(); n > 0 {
+			more, err := b.seq.Draft(ctx, last, n)
+			if err != nil {
+				return fmt.Errorf("draft at %d: %w", b.seq.Pos(), err)
+			}
+			batch = append(batch, b.beforeStop(more)...)
 		}
-		batch = append(batch, r.beforeStop(more)...)
-	}
-	out, err := r.seq.Decode(ctx, batch, r.sampler.choose)
+		out, err := b.seq.Decode(ctx, batch, b.sampler.choose)
+		if err != nil {
+			return fmt.Errorf("decode at %d: %w", b.seq.Pos(), err)
+		}
+		b.meter().Computed(queue.Resume, out.Stats)
+		b.out.Usage.Drafted += len(batch) - 1
+		b.out.Usage.Accepted += len(out.Chosen) - 1
+		chosen = out.Chosen
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("decode at %d: %w", r.seq.Pos(), err)
+		return nil, err
 	}
-	r.meter().Computed(queue.Resume, out.Stats)
-	r.result.Usage.Drafted += len(batch) - 1
-	r.result.Usage.Accepted += len(out.Chosen) - 1
-	return out.Chosen, r.keeper.boundary(ctx)
+	return chosen, b.keeper.boundary(ctx)
 }
 
 // drafts is how many drafts the next step may consume: no more than tokens are wanted, and none across a place
 // where the state is to be taken.
-func (r *resume) drafts() int {
-	if !r.Engine.Info().DraftHead {
+func (b *branch) drafts() int {
+	if !b.Engine.Info().DraftHead {
 		return 0
 	}
-	n := min(r.order.Drafts, engine.MaxDrafts, r.limit-len(r.result.IDs)-1)
-	if r.order.Keep {
-		grid := r.identity.Grid
-		n = min(n, grid-int(r.seq.Pos())%grid-1)
-		if len(r.order.Stop) > 0 {
+	n := min(b.order.Drafts, engine.MaxDrafts, b.limit-len(b.out.IDs)-1)
+	if b.order.Keep {
+		grid := b.identity.Grid
+		n = min(n, grid-int(b.seq.Pos())%grid-1)
+		if len(b.order.Stop) > 0 {
 			n = 0 // a stop string may end the text at any token, and the state must end there too
 		}
 	}
@@ -78,9 +102,9 @@ func (r *resume) drafts() int {
 }
 
 // beforeStop drops a drafted stop id and what follows it: a stop id ends the text and is never consumed.
-func (r *resume) beforeStop(drafts []engine.Token) []engine.Token {
+func (b *branch) beforeStop(drafts []engine.Token) []engine.Token {
 	for i, id := range drafts {
-		if slices.Contains(r.Engine.Info().Stops, id) {
+		if slices.Contains(b.Engine.Info().Stops, id) {
 			return drafts[:i]
 		}
 	}
@@ -88,42 +112,42 @@ func (r *resume) beforeStop(drafts []engine.Token) []engine.Token {
 }
 
 // take adds chosen tokens to the text until one of them ends it, and tells what is new and certain.
-func (r *resume) take(ctx context.Context, chosen []engine.Token) error {
-	first := len(r.result.IDs)
+func (b *branch) take(ctx context.Context, chosen []engine.Token) error {
+	first, offset := len(b.out.IDs), len(b.out.Text)
 	var text strings.Builder
 	for _, id := range chosen {
-		if slices.Contains(r.Engine.Info().Stops, id) {
-			r.result.FinishReason = FinishStop
+		if slices.Contains(b.Engine.Info().Stops, id) {
+			b.out.FinishReason = FinishStop
 			break
 		}
-		r.result.IDs = append(r.result.IDs, id)
-		piece, stopped := r.stops.add(r.decoder.Add(id))
+		b.out.IDs = append(b.out.IDs, id)
+		piece, stopped := b.stops.add(b.decoder.Add(id))
 		text.WriteString(piece)
 		if stopped {
-			r.result.FinishReason = FinishStop
+			b.out.FinishReason = FinishStop
 			break
 		}
-		if r.result.FinishReason = r.full(); r.result.FinishReason != "" {
+		if b.out.FinishReason = b.full(); b.out.FinishReason != "" {
 			break
 		}
 	}
-	if r.result.FinishReason != "" {
-		r.flush(&text)
+	if b.out.FinishReason != "" {
+		b.flush(&text)
 	}
-	r.result.Text += text.String()
-	r.result.Usage.Generated = len(r.result.IDs)
-	if len(r.result.IDs) == first && text.Len() == 0 {
-		return nil
-	}
-	return r.tell(ctx, queue.Event{Type: queue.EventTokens, First: first, IDs: r.result.IDs[first:], Text: text.String()})
+	b.out.Text += text.String()
+	b.out.Usage.Generated = len(b.out.IDs)
+	return b.tell(ctx, queue.Event{
+		Type: queue.EventTokens, Branch: b.out.Index, First: first, IDs: b.out.IDs[first:],
+		Offset: offset, Text: text.String(), Finish: b.out.FinishReason,
+	})
 }
 
 // full is why no token may follow, or "".
-func (r *resume) full() string {
+func (b *branch) full() string {
 	switch {
-	case len(r.result.IDs) < r.limit:
+	case len(b.out.IDs) < b.limit:
 		return ""
-	case r.limit == r.order.MaxTokens:
+	case b.limit == b.order.MaxTokens:
 		return FinishLength
 	}
 	return FinishCapacity
@@ -131,11 +155,11 @@ func (r *resume) full() string {
 
 // flush adds what was held back: half a character, and what might have become a stop string. After a stop string
 // there is nothing.
-func (r *resume) flush(text *strings.Builder) {
-	if r.stops.done {
+func (b *branch) flush(text *strings.Builder) {
+	if b.stops.done {
 		return
 	}
-	piece, _ := r.stops.add(r.decoder.Flush())
+	piece, _ := b.stops.add(b.decoder.Flush())
 	text.WriteString(piece)
-	text.WriteString(r.stops.rest())
+	text.WriteString(b.stops.rest())
 }

@@ -165,6 +165,9 @@ func (in *ingest) restore(ctx context.Context, nodes []cache.Node) error {
 	if err != nil {
 		return err
 	}
+	if err := in.replace(nil); err != nil { // first: two states at once may not fit
+		return err
+	}
 	fresh, err := in.Engine.NewSequence(len(in.tokens))
 	if err != nil {
 		return err

@@ -60,6 +60,7 @@ type Result struct {
 	Text         string        `json:"text"`
 	IDs          []int32       `json:"ids"` // without the stop id; with the ids that spell a stop string
 	FinishReason string        `json:"finish_reason"`
+	Branches     []Branch      `json:"branches,omitempty"` // all texts, where there are several; Text, IDs and FinishReason are of the first
 	Usage        Usage         `json:"usage"`
 	Timings      ResumeSeconds `json:"timings"`
 	Handle       string        `json:"handle,omitempty"` // of the extended state, when it was to be kept
@@ -69,7 +70,23 @@ type Result struct {
 	Attempt      int           `json:"attempt"`
 }
 
-// Usage counts tokens.
+// Branch is one of a resume's texts.
+type Branch struct {
+	Index        int         `json:"index"`
+	Text         string      `json:"text"`
+	IDs          []int32     `json:"ids"`
+	FinishReason string      `json:"finish_reason"`
+	Usage        BranchUsage `json:"usage"`
+}
+
+// BranchUsage counts the tokens of one text.
+type BranchUsage struct {
+	Generated int `json:"generated"`
+	Drafted   int `json:"drafted"`
+	Accepted  int `json:"accepted"`
+}
+
+// Usage counts tokens, of all texts together.
 type Usage struct {
 	Restored  int `json:"restored"`  // of the handle's state
 	Prefilled int `json:"prefilled"` // exactly the prompt

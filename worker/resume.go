@@ -23,9 +23,6 @@ type resume struct {
 	limit    int // most tokens that are generated
 	keeper   *keeper
 	result   Result
-
-	decoder engine.Decoder
-	stops   stopText
 }
 
 // resume goes on from a handle and tells the text as it comes.
@@ -45,7 +42,7 @@ func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 	if err := r.lap(&r.result.Timings.Prefill, func() error { return r.read(ctx) }); err != nil {
 		return Result{}, err
 	}
-	if err := r.generate(ctx); err != nil {
+	if err := r.branches(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := r.keep(ctx); err != nil {
@@ -87,8 +84,9 @@ func (r *resume) open(ctx context.Context) error {
 		return fmt.Errorf("%d tokens of the handle and %d of the prompt, capacity of %d: %w", r.manifest.Tokens, len(r.prompt), capacity, engine.ErrTooLong)
 	}
 	r.limit = min(r.order.MaxTokens, capacity-r.base)
-	r.stops.stops = r.order.Stop
-	r.decoder = r.Tokenizer.Decoder()
+	if r.lent != nil {
+		r.lent.marks = r.order.Branches > 1
+	}
 	r.seq, err = r.Engine.NewSequence(r.base + r.limit)
 	return err
 }

@@ -175,23 +175,40 @@ func (r *rig) resume(handle string, o queue.ResumeOrder) (out worker.Result) {
 	return out
 }
 
-// story checks that the token events of a resume add up to its result.
+// story checks that the token events of a resume's attempt add up to its result.
 func (r *rig) story(id string, want worker.Result) {
+	r.Helper()
+	texts := want.Branches
+	if len(texts) == 0 {
+		texts = []worker.Branch{{Text: want.Text, IDs: want.IDs, FinishReason: want.FinishReason}}
+	}
+	for _, b := range texts {
+		r.storyOf(id, want.Attempt, b)
+	}
+}
+
+func (r *rig) storyOf(id string, attempt int, want worker.Branch) {
 	r.Helper()
 	var text strings.Builder
 	var ids []int32
+	finish := ""
 	for _, e := range r.queue.Events(id) {
-		if e.Type != queue.EventTokens || e.Attempt != want.Attempt {
+		switch {
+		case e.Type == queue.EventStarted && e.Attempt == attempt: // it may have begun before and been given back
+			text.Reset()
+			ids, finish = nil, ""
+		case e.Type != queue.EventTokens || e.Attempt != attempt || e.Branch != want.Index:
 			continue
 		}
-		if e.First != len(ids) {
-			r.Errorf("tokens event begins at %d after %d tokens", e.First, len(ids))
+		if e.Type == queue.EventTokens && (e.First != len(ids) || e.Offset != text.Len() || finish != "") {
+			r.Errorf("tokens event of branch %d begins at %d, byte %d, after %d tokens and %d bytes that ended with %q", e.Branch, e.First, e.Offset, len(ids), text.Len(), finish)
 		}
 		ids = append(ids, e.IDs...)
 		text.WriteString(e.Text)
+		finish = e.Finish
 	}
-	if text.String() != want.Text || !equalIDs(ids, want.IDs) {
-		r.Errorf("events tell %q %v, the result is %q %v", text.String(), ids, want.Text, want.IDs)
+	if text.String() != want.Text || !equalIDs(ids, want.IDs) || finish != want.FinishReason {
+		r.Errorf("events tell %q %v (%s), the result is %q %v (%s)", text.String(), ids, finish, want.Text, want.IDs, want.FinishReason)
 	}
 }
 

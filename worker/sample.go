@@ -10,10 +10,11 @@ import (
 	"lector/queue"
 )
 
-// sampler chooses tokens from logits. The choice at a position is a pure function of the settings, the position
-// and the logits, so that a second attempt, and any number of drafts, give the same text.
+// sampler chooses tokens from logits. The choice at a position is a pure function of the settings, the branch, the
+// position and the logits, so that a second attempt, and any number of drafts, give the same text.
 type sampler struct {
 	queue.Sampling
+	branch     uint32
 	vocabulary int // ids from here on have no token and are never chosen
 }
 
@@ -49,7 +50,7 @@ func (s sampler) choose(pos engine.Pos, logits []float32) engine.Token {
 		total += c.weight
 	}
 	kept, total = nucleus(kept, total, s.TopP)
-	aim := float64(unit(s.Seed, uint64(pos)) * total)
+	aim := float64(unit(s.Seed, uint64(pos), s.branch) * total)
 	sum := 0.0
 	for _, c := range kept {
 		if sum += c.weight; aim < sum {
@@ -126,9 +127,9 @@ func exp(x float64) float64 {
 	return sum * math.Float64frombits(uint64(int64(k)+1023)<<52)
 }
 
-// unit is a number in [0, 1) with 53 random bits that depends on nothing but seed and counter.
-func unit(seed, counter uint64) float64 {
-	r := philox([4]uint32{uint32(counter), uint32(counter >> 32), 0, 0}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+// unit is a number in [0, 1) with 53 random bits that depends on nothing but seed, counter and stream.
+func unit(seed, counter uint64, stream uint32) float64 {
+	r := philox([4]uint32{uint32(counter), uint32(counter >> 32), stream, 0}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return float64((uint64(r[0])<<32|uint64(r[1]))>>11) / (1 << 53)
 }
 

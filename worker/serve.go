@@ -14,14 +14,16 @@ import (
 type Slots map[queue.Kind]int
 
 // Serve works on several deliveries at once, as Run does on one: until ctx ends, which drains them all, or until one
-// of them ends the worker.
+// of them ends the worker. They take turns on the engine and share Config.Memory.
 func (w *Worker) Serve(ctx context.Context, slots Slots) error {
+	serving := *w
+	serving.share = newShare(w.Engine, w.Config.Memory, w.now)
 	g, ctx := errgroup.WithContext(ctx)
 	started := 0
 	for _, kind := range []queue.Kind{queue.Resume, queue.Ingest} {
 		for range slots[kind] {
 			started++
-			g.Go(func() error { return w.Run(ctx, kind) })
+			g.Go(func() error { return serving.Run(ctx, kind) })
 		}
 	}
 	if started == 0 {

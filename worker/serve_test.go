@@ -3,8 +3,13 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"lector/engine"
 	"lector/engine/enginetest"
@@ -13,35 +18,53 @@ import (
 	"lector/worker"
 )
 
+// serve runs a worker beside the test and returns how it is told to stop, and what it ends with.
+func (r *rig) serve(w *worker.Worker, slots worker.Slots) (stop context.CancelFunc, ended <-chan error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	end := make(chan error, 1)
+	go func() { end <- w.Serve(ctx, slots) }()
+	return cancel, end
+}
+
+// slow makes every chunk and every token take its time.
+func slow(toy *enginetest.Toy, chunk, token time.Duration) {
+	toy.BeforePrefill = func(context.Context, int, []engine.Token) error { time.Sleep(chunk); return nil }
+	toy.BeforeDecode = func(context.Context, int, []engine.Token) error { time.Sleep(token); return nil }
+}
+
 // A resume does not wait for a document that is being read, and a drain gives the document back at a boundary.
 func TestServeKindsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		from := r.ingest(prose(20))
-		block := enginetest.BlockPrefill(r.toy.Prefills() + 2)
-		r.toy.BeforePrefill = block.Hook
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.Serve(ctx, worker.Slots{queue.Ingest: 1, queue.Resume: 2}) }()
-		document := r.submit(r.ingestJob(prose(100), worker.IngestOptions{}))
-		<-block.Started
+		slow(r.toy, time.Second, 10*time.Millisecond)
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Ingest: 1, queue.Resume: 2})
+		document := r.submit(r.ingestJob(prose(400), worker.IngestOptions{}))
 		ids := []string{
 			r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 9})),
 			r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 9})),
 		}
-		synctest.Wait()
+		time.Sleep(10*time.Second + 300*time.Millisecond)
 		for _, id := range ids {
 			var got worker.Result
 			r.result(id, &got)
 			r.story(id, got)
 		}
+		if s := r.status(document); s.State != queue.Running {
+			t.Fatalf("the document is %s", s.State)
+		}
 		stop()
-		close(block.Release)
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
 		if s := r.status(document); s.State != queue.Queued || s.Attempts != 0 {
 			t.Errorf("after the drain the document is %s with %d attempts", s.State, s.Attempts)
+		}
+		done := r.toy.Prefilled()
+		slow(r.toy, 0, 0)
+		r.turn(r.Worker)
+		if got := r.receipt(document); got.Tokens.Restored == 0 || got.Tokens.Computed != 400-got.Tokens.Restored || done != 20+got.Tokens.Restored-16 { // two cells were there before
+			t.Errorf("after the drain %+v, having read %d before it", got.Tokens, done)
 		}
 		if r.toy.Open() != 0 {
 			t.Errorf("%d sequences are open", r.toy.Open())
@@ -60,4 +83,250 @@ func TestServeEnds(t *testing.T) {
 	if err := r.Serve(t.Context(), nil); !errors.Is(err, worker.ErrInput) {
 		t.Errorf("without a slot: %v", err)
 	}
+}
+
+// watched tells which sequence of an engine computes, and how long.
+type watched struct {
+	engine.Engine
+	mu    *sync.Mutex
+	opens *int
+	steps *[]step
+}
+
+type step struct {
+	seq    int
+	doc    bool // it reads a document or a prompt
+	from   time.Time
+	length time.Duration
+}
+
+func watch(e engine.Engine) watched { return watched{e, &sync.Mutex{}, new(int), new([]step)} }
+
+func (w watched) NewSequence(capacity int) (engine.Sequence, error) {
+	s, err := w.Engine.NewSequence(capacity)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*w.opens++
+	return watchedSequence{s, w, *w.opens}, err
+}
+
+type watchedSequence struct {
+	engine.Sequence
+	watched
+	id int
+}
+
+func (s watchedSequence) note(doc bool, from time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*s.steps = append(*s.steps, step{s.id, doc, from, time.Since(from)})
+}
+
+func (s watchedSequence) Prefill(ctx context.Context, tokens []engine.Token, next *engine.Token) (engine.Step, error) {
+	defer s.note(true, time.Now())
+	return s.Sequence.Prefill(ctx, tokens, next)
+}
+
+func (s watchedSequence) Decode(ctx context.Context, tokens []engine.Token, choose engine.Choose) (engine.Decoded, error) {
+	defer s.note(false, time.Now())
+	return s.Sequence.Decode(ctx, tokens, choose)
+}
+
+// Resumes go round: between two steps of one, each other that is live has one. None runs beside another.
+func TestResumesGoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		slow(r.toy, 0, 10*time.Millisecond)
+		seen := watch(r.toy)
+		r.Engine = seen
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 3})
+		var ids []string
+		for i := range 3 {
+			ids = append(ids, r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{Text: fmt.Sprint("variant ", i), MaxTokens: 30, Drafts: i})))
+		}
+		for _, id := range ids {
+			r.await(id)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		last := map[int]int{}
+		for i, s := range *seen.steps {
+			last[s.seq] = i
+		}
+		checked := 0
+		for i, s := range *seen.steps {
+			if i > 0 && s.from.Before((*seen.steps)[i-1].from.Add((*seen.steps)[i-1].length)) {
+				t.Errorf("step %d begins before the one before it ends", i)
+			}
+			var between []int
+			for j := i + 1; j < len(*seen.steps) && (*seen.steps)[j].seq != s.seq; j++ {
+				between = append(between, (*seen.steps)[j].seq)
+			}
+			if s.doc || i+len(between)+1 >= len(*seen.steps) {
+				continue // the last of its own
+			}
+			checked++
+			if slices.Sort(between); len(slices.Compact(slices.Clone(between))) != len(between) {
+				t.Errorf("between steps %d and the next of sequence %d, others went: %v", i, s.seq, between)
+			}
+			for seq, end := range last {
+				if seq != s.seq && end > i+len(between) && !slices.Contains(between, seq) && i > 6 {
+					t.Errorf("after step %d sequence %d had no turn before %d went again", i, seq, s.seq)
+				}
+			}
+		}
+		if checked < 30 {
+			t.Errorf("only %d steps were compared", checked)
+		}
+	})
+}
+
+// await returns when a job is final.
+func (r *rig) await(id string) {
+	r.Helper()
+	err := r.queue.Follow(r.Context(), id, func(e queue.Event) bool { return e.Type != queue.EventDone && e.Type != queue.EventFailed })
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// While a document is read and a text is made, each has half of the engine's time, though a chunk takes a hundred
+// times as long as a token and a text has one token at a time to ask for.
+func TestKindsShareTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		slow(r.toy, time.Second, 10*time.Millisecond)
+		seen := watch(r.toy)
+		r.Engine = seen
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 1, queue.Ingest: 1})
+		r.submit(r.ingestJob(prose(400), worker.IngestOptions{}))
+		text := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 350, Stop: []string{"\x00"}, Sampling: queue.Sampling{Temperature: 0.01}}))
+		r.toy.Stops = []engine.Token{}
+		r.await(text)
+		stop()
+		<-ended
+		var doc, resume time.Duration
+		for _, s := range *seen.steps {
+			if s.doc {
+				doc += s.length
+			} else {
+				resume += s.length
+			}
+		}
+		if resume < 3*time.Second || doc < resume-1100*time.Millisecond || doc > resume+2100*time.Millisecond {
+			t.Errorf("the document had %v, the text %v", doc, resume)
+		}
+	})
+}
+
+// Attempts wait for memory in the order of asking; what can never fit is refused by name.
+func TestMemoryIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		large, err := r.toy.SequenceBytes(400)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.toy.Memory = large + large/2
+		slow(r.toy, 0, time.Second)
+		r.Config.Attempts = 1
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 4})
+		for range 5 {
+			r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 380, Stop: []string{"\x00"}}))
+		}
+		small := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 3}))
+		most := 0
+		for range 1000 {
+			time.Sleep(time.Second)
+			most = max(most, r.toy.Open())
+		}
+		if most != 1 && most != 2 || r.queue.Pending() != 0 {
+			t.Errorf("%d sequences were open at once, %d jobs are left", most, r.queue.Pending())
+		}
+		var got worker.Result
+		r.result(small, &got)
+		huge := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 4000}))
+		r.await(huge)
+		if dead := r.dead(huge, "attempts"); !strings.Contains(dead.Reason, "memory budget too small") || !strings.Contains(dead.Reason, "4020 tokens") {
+			t.Errorf("dead letter is %+v", dead)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A worker that waits for memory can be told to stop.
+func TestDrainWhileWaitingForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		r.toy.Memory, _ = r.toy.SequenceBytes(60)
+		block := make(chan struct{})
+		r.toy.BeforeDecode = func(context.Context, int, []engine.Token) error { <-block; return nil }
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 2})
+		ids := []string{
+			r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 30})),
+			r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 30})),
+		}
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		close(block)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if s := r.status(id); s.State != queue.Queued || s.Attempts != 0 {
+				t.Errorf("job %s is %s with %d attempts", id, s.State, s.Attempts)
+			}
+		}
+		if r.toy.Open() != 0 {
+			t.Errorf("%d sequences are open", r.toy.Open())
+		}
+	})
+}
+
+// A job that makes the worker panic is a dead letter with what was said; the worker goes on with the others.
+func TestPanicIsTheJobsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		r.toy.BeforePrefill = func(_ context.Context, _ int, tokens []engine.Token) error {
+			if slices.Contains(tokens, 201) {
+				panic("poison at 201")
+			}
+			return nil
+		}
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 1, queue.Ingest: 1})
+		document := r.submit(r.ingestJob(append(prose(30), 201), worker.IngestOptions{}))
+		prompt := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{Tokens: []int32{201}}))
+		good := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 3}))
+		next := r.submit(r.ingestJob(prose(40), worker.IngestOptions{}))
+		for _, id := range []string{document, prompt, good, next} {
+			r.await(id)
+		}
+		synctest.Wait()
+		for id, lastGood := range map[string]int{document: 24, prompt: 20} {
+			if dead := r.dead(id, "panic"); !strings.Contains(dead.Reason, "poison at 201") || dead.LastGood != lastGood {
+				t.Errorf("dead letter is %+v", dead)
+			}
+		}
+		var got worker.Result
+		r.result(good, &got)
+		r.receipt(next)
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if r.toy.Open() != 0 {
+			t.Errorf("%d sequences are open", r.toy.Open())
+		}
+	})
 }

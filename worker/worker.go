@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,6 +29,8 @@ type Worker struct {
 	Host      string           // for receipts and logs; in nothing that is stored under a digest
 	Meter     Meter            // nil: nobody counts
 	Config    Config
+
+	share *share // how this process's attempts have the engine; nil: the one that there is has it alone
 }
 
 // Run works on one delivery after the other until ctx ends, which drains: the chunk at hand is finished and
@@ -59,8 +62,12 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	a.meter().Began(a.job.Kind)
 	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
+	if w.share != nil {
+		a.lent = &lent{Engine: w.Engine, share: w.share, kind: a.job.Kind, ctx: work, drain: a.drain}
+		a.Engine = a.lent
+	}
 	a.alive = startKeepalive(work, d, a.config.AckWait, alarms{lost: lose, claimLost: a.meter().ClaimLost})
-	err := a.work(work)
+	err := a.guarded(work)
 	a.alive.stop()
 	if err != nil && work.Err() != nil {
 		err = context.Cause(work) // a lost delivery explains whatever failed after it
@@ -71,7 +78,9 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 // attempt is one delivery being worked on.
 type attempt struct {
 	*Worker
-	config   Config // with defaults
+	Engine   engine.Engine // as this attempt has it
+	lent     *lent         // the same, where it is shared
+	config   Config        // with defaults
 	log      *zap.Logger
 	delivery queue.Delivery
 	job      queue.Job
@@ -86,7 +95,7 @@ type attempt struct {
 }
 
 func (w *Worker) newAttempt(ctx context.Context, d queue.Delivery) *attempt {
-	a := &attempt{Worker: w, config: w.Config.withDefaults(), delivery: d, job: d.Job(), drain: ctx.Done()}
+	a := &attempt{Worker: w, Engine: w.Engine, config: w.Config.withDefaults(), delivery: d, job: d.Job(), drain: ctx.Done()}
 	a.started = a.now()
 	a.log = w.Log
 	if a.log == nil {
@@ -94,6 +103,17 @@ func (w *Worker) newAttempt(ctx context.Context, d queue.Delivery) *attempt {
 	}
 	a.log = a.log.With(zap.String("job", a.job.ID), zap.String("kind", string(a.job.Kind)), zap.Int("attempt", d.Attempt()))
 	return a
+}
+
+// guarded is work that does not take the process down: a job that makes it panic is a dead letter with the place.
+func (a *attempt) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.log.Error("panic", zap.Any("value", v), zap.ByteString("stack", debug.Stack()))
+			err = fmt.Errorf("%w: %v", errPanic, v)
+		}
+	}()
+	return a.work(ctx)
 }
 
 // work is the whole story of an attempt but its settlement.
@@ -251,11 +271,11 @@ func (a *attempt) own(ctx context.Context) error {
 	return nil
 }
 
-func (a *attempt) now() time.Time {
-	if a.Clock == nil {
+func (w *Worker) now() time.Time {
+	if w.Clock == nil {
 		return time.Now()
 	}
-	return a.Clock()
+	return w.Clock()
 }
 
 // jitter is a number of the job's own.

@@ -24,12 +24,14 @@ type sequence struct {
 	tokens []engine.Token
 	rows   [4][]byte // of the Rows regions, in the order of layout
 	stats  engine.ChunkStats
+	held   int64 // of the toy's memory
+	mark   *marked
 }
 
 var _ engine.Sequence = (*sequence)(nil)
 
 func (s *sequence) reset() {
-	s.core, s.tokens, s.broken = newCore(s.toy.Seed), nil, false
+	s.core, s.tokens, s.broken, s.mark = newCore(s.toy.Seed), nil, false, nil
 	s.rows = [4][]byte{}
 }
 
@@ -50,6 +52,7 @@ func (s *sequence) Close() error {
 	if !s.closed {
 		s.closed = true
 		s.toy.open.Add(-1)
+		s.toy.held.Add(-s.held)
 	}
 	return nil
 }

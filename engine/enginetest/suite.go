@@ -49,6 +49,7 @@ func Run(t *testing.T, s Suite) {
 		{"an aborted restore leaves an empty sequence", lawAbort, false},
 		{"a restore that does not fit is refused", lawUnfit, false},
 		{"damaged state is refused by name", lawDamaged, false},
+		{"going back leaves no trace", lawRewind, false},
 		{"drafts never change the text", lawDrafts, s.SkipDrafts},
 		{"rejected drafts leave no trace", lawRejected, s.SkipDrafts},
 		{"drafting changes no state", lawDraft, s.SkipDrafts},

@@ -28,6 +28,8 @@ type Toy struct {
 	MaxChunk   int            // 0: ToyMaxChunk
 	NoHead     bool           // a model that cannot draft
 	Stops      []engine.Token // nil: ToyEnd alone
+	Memory     int64          // budget in bytes of all sequences; 0: none
+	NoRewind   bool           // sequences cannot go back
 
 	// BeforePrefill and BeforeDecode run inside the n-th such call (from 1, over all sequences) after its input
 	// was checked; an error fails the call. They may block, to hold a chunk back until a test lets it go.
@@ -41,6 +43,7 @@ type Toy struct {
 	prefills, decodes    atomic.Int64
 	prefilled, committed atomic.Int64
 	open                 atomic.Int64
+	held                 atomic.Int64 // bytes of open sequences, where there is a budget
 }
 
 var _ engine.Engine = (*Toy)(nil)
@@ -142,10 +145,17 @@ func (t *Toy) NewSequence(capacity int) (engine.Sequence, error) {
 	if capacity < 0 || capacity > limit {
 		return nil, fmt.Errorf("open a sequence of %d tokens where the model takes %d: %w", capacity, limit, engine.ErrTooLong)
 	}
+	held, err := t.reserve(capacity)
+	if err != nil {
+		return nil, err
+	}
 	t.open.Add(1)
-	s := &sequence{toy: t, capacity: capacity}
+	s := &sequence{toy: t, capacity: capacity, held: held}
 	s.reset()
-	return s, nil
+	if t.NoRewind {
+		return s, nil
+	}
+	return rewinder{s}, nil
 }
 
 // Close implements engine.Engine; open sequences are an error.

@@ -117,6 +117,9 @@ func (s *Sequence) Restore(pos engine.Pos) (engine.Restoration, error) {
 		return nil, fmt.Errorf("restore %d tokens: %w", pos, deviceError(err))
 	}
 	s.broken = true // until Commit
+	if s.marked != nil {
+		s.marked.pos = 0
+	}
 	s.st.reset()
 	s.st.tokens = make([]engine.Token, pos)
 	r := &restoration{s: s, pos: int(pos), parts: s.regions()}

@@ -22,6 +22,7 @@ type Sequence struct {
 	broken   bool
 	closed   bool
 	held     int64 // bytes of the memory budget
+	marked   *mark // nil until Mark
 }
 
 var _ engine.Sequence = (*Sequence)(nil)
@@ -220,6 +221,7 @@ func (s *Sequence) choosable(row []float32, after int) ([]float32, error) {
 func (s *Sequence) Close() error {
 	if !s.closed {
 		s.closed = true
+		s.dropMark()
 		s.st.release(s.engine.be)
 		s.engine.giveBack(s.held)
 	}
