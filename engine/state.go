@@ -15,7 +15,7 @@ const (
 // Region is a named, typed, shaped range of a sequence's state.
 type Region struct {
 	Name  string // such as "layers.3.k"
-	DType string // "f32" or "i32"
+	DType string // "f32", "i32", "f16", "bf16" or "i8"
 	Shape []int  // of one row (Rows) or of the whole (Fixed)
 	Kind  Kind
 	// Lag is by how many rows a Rows region trails Pos: the draft head's row of the last token needs the
@@ -26,11 +26,22 @@ type Region struct {
 
 // RowBytes is the size of one row (Rows) or of the whole (Fixed).
 func (r Region) RowBytes() int {
-	n := 4 // both types are four bytes wide
+	n := r.ValueBytes()
 	for _, d := range r.Shape {
 		n *= d
 	}
 	return n
+}
+
+// ValueBytes is the size of one value.
+func (r Region) ValueBytes() int {
+	switch r.DType {
+	case "f16", "bf16":
+		return 2
+	case "i8":
+		return 1
+	}
+	return 4
 }
 
 // RowsAt is the number of rows a Rows region holds at pos.

@@ -106,6 +106,24 @@ struct SelectBlocksParams {
 #define GATHER_ROWS 16
 #define DENSE_ROWS 32
 
+// How a cache holds its rows, the same numbers as engine/ops gives them.
+#define ROWS_F32 0 // float32 values
+#define ROWS_F16 1 // IEEE halves
+#define ROWS_Q8 2  // codes of 8 bits, and a half for every 32 dims of a head
+#define ROW_GROUP 32
+
+// Rows on their way to a cache that rounds: qsa_store_half, qsa_store_codes.
+struct StoreRowsParams {
+  uint32_t rows;  // T
+  uint32_t row;   // of the cache, the first
+  uint32_t heads;
+  uint32_t dim;   // of a head
+};
+#define STORE_X 1      // [T, heads*dim]
+#define STORE_DATA 2   // [*, heads*dim]
+#define STORE_SCALES 3 // [*, heads, (dim+31)/32]
+#define STORE_LOSS 4   // [*, 2]
+
 // Attention: qsa_attend_*.
 struct AttendParams {
   uint32_t rows;      // to compute
@@ -117,14 +135,17 @@ struct AttendParams {
   uint32_t hq;
   uint32_t hkv;
   uint32_t hd;
+  uint32_t format;    // of K and V, a ROWS_*
   float scale;        // 1/sqrt(hd)
 };
 #define ATTEND_O 1    // [T, Hq*Hd]
 #define ATTEND_QG 2   // [T, Hq*2*Hd]
-#define ATTEND_K 3    // [*, Hkv*Hd]
+#define ATTEND_K 3    // [*, Hkv*Hd] in the format
 #define ATTEND_V 4
 #define ATTEND_LIST 5 // [T, budget]
 #define ATTEND_MASK 6 // [T, words]
+#define ATTEND_K_SCALES 7 // [*, Hkv, (Hd+31)/32] with ROWS_Q8
+#define ATTEND_V_SCALES 8
 
 // The most experts of a layer, and the most that a row goes to.
 #define ROUTE_EXPERTS 1024

@@ -4,7 +4,7 @@ package shaders
 
 import "structs"
 
-const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 40, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
+const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 44, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
 
 func blocksStructs() []any {
 	return []any{
@@ -15,6 +15,7 @@ func blocksStructs() []any {
 		MeanBlocksParams{},
 		ScoreBlocksParams{},
 		SelectBlocksParams{},
+		StoreRowsParams{},
 		AttendParams{},
 		RouteParams{},
 		ExpertParams{},
@@ -115,13 +116,37 @@ const GatherRows = 16
 // DenseRows: a number that the kernels share.
 const DenseRows = 32
 
+// RowsF32: How a cache holds its rows, the same numbers as engine/ops gives them. float32 values
+const RowsF32 = 0
+
+// RowsF16: IEEE halves
+const RowsF16 = 1
+
+// RowsQ8: codes of 8 bits, and a half for every 32 dims of a head
+const RowsQ8 = 2
+
+// RowGroup: a number that the kernels share.
+const RowGroup = 32
+
+// StoreX: [T, heads*dim]
+const StoreX = 1
+
+// StoreData: [*, heads*dim]
+const StoreData = 2
+
+// StoreScales: [*, heads, (dim+31)/32]
+const StoreScales = 3
+
+// StoreLoss: [*, 2]
+const StoreLoss = 4
+
 // AttendO: [T, Hq*Hd]
 const AttendO = 1
 
 // AttendQg: [T, Hq*2*Hd]
 const AttendQg = 2
 
-// AttendK: [*, Hkv*Hd]
+// AttendK: [*, Hkv*Hd] in the format
 const AttendK = 3
 
 // AttendV: a number that the kernels share.
@@ -132,6 +157,12 @@ const AttendList = 5
 
 // AttendMask: [T, words]
 const AttendMask = 6
+
+// AttendKScales: [*, Hkv, (Hd+31)/32] with ROWS_Q8
+const AttendKScales = 7
+
+// AttendVScales: a number that the kernels share.
+const AttendVScales = 8
 
 // RouteExperts: The most experts of a layer, and the most that a row goes to.
 const RouteExperts = 1024
@@ -287,6 +318,15 @@ type SelectBlocksParams struct {
 	Words    uint32 // of a row of the mask
 }
 
+// StoreRowsParams: Rows on their way to a cache that rounds: qsa_store_half, qsa_store_codes.
+type StoreRowsParams struct {
+	_     structs.HostLayout
+	Rows  uint32 // T
+	Row   uint32 // of the cache, the first
+	Heads uint32
+	Dim   uint32 // of a head
+}
+
 // AttendParams: Attention: qsa_attend_*.
 type AttendParams struct {
 	_        structs.HostLayout
@@ -299,6 +339,7 @@ type AttendParams struct {
 	Hq       uint32
 	Hkv      uint32
 	Hd       uint32
+	Format   uint32  // of K and V, a ROWS_*
 	Scale    float32 // 1/sqrt(hd)
 }
 

@@ -156,14 +156,90 @@ METAL_FUNC uint attend_token(device const int *list, constant AttendParams &p, u
   return uint(list[ulong(row) * p.budget + i / p.ratio]) * p.ratio + i % p.ratio;
 }
 
-// Stages the dims [from, from+DIMS) of the tile's keys [first, first+KEYS) from a cache, zeros where there is nothing.
-template <typename T, int KEYS, int DIMS>
-METAL_FUNC void attend_stage(threadgroup T *kv, device const float *cache, threadgroup const uint *tokens, uint n,
-                             constant AttendParams &p, uint head, uint first, uint from, uint tid) {
+// qsa_store_half: rows of keys or values into a cache of halves, to nearest even. One thread per value.
+//
+//   x     [rows, heads*dim]
+//   data  [*, heads*dim]
+kernel void qsa_store_half(device const float *x [[buffer(STORE_X)]],
+                           device half *data [[buffer(STORE_DATA)]],
+                           constant StoreRowsParams &p [[buffer(PARAMS)]],
+                           uint i [[thread_position_in_grid]]) {
+  const uint width = p.heads * p.dim;
+  if (i < p.rows * width) data[ulong(p.row) * width + i] = half(x[i]);
+}
+
+// qsa_store_codes: rows of keys or values into a cache of 8-bit codes: a group of 32 dims of a head is worth its largest
+// size / 127 a code, as a half. One simdgroup per row, a lane per dim of a group, group after group. loss gets the row's
+// sum of squares of what rounding took, and of the row: each lane's over the groups, then those of the lanes.
+//
+//   x       [rows, heads*dim]
+//   data    [*, heads*dim]
+//   scales  [*, heads, groups]
+//   loss    [*, 2]
+kernel void qsa_store_codes(device const float *x [[buffer(STORE_X)]],
+                            device uchar *data [[buffer(STORE_DATA)]],
+                            device half *scales [[buffer(STORE_SCALES)]],
+                            device float *loss [[buffer(STORE_LOSS)]],
+                            constant StoreRowsParams &p [[buffer(PARAMS)]],
+                            uint row [[threadgroup_position_in_grid]],
+                            uint lane [[thread_index_in_simdgroup]]) {
+  const uint groups = (p.dim + ROW_GROUP - 1) / ROW_GROUP;
+  const ulong to = ulong(p.row) + row;
+  float lost = 0.0f, whole = 0.0f;
+  for (uint head = 0; head < p.heads; head++)
+    for (uint g = 0; g < groups; g++) {
+      const uint c = g * ROW_GROUP + lane;
+      const bool have = c < p.dim;
+      const float v = have ? x[(ulong(row) * p.heads + head) * p.dim + c] : 0.0f;
+      const half stored = half(simd_max(fabs(v)) / 127.0f);
+      const float scale = float(stored);
+      const float code = scale > 0.0f ? clamp(rint(v / scale), -127.0f, 127.0f) : 0.0f;
+      const float off = v - code * scale;
+      lost += off * off;
+      whole += v * v;
+      if (have) data[(to * p.heads + head) * p.dim + c] = uchar(int(code) & 255);
+      if (lane == 0) scales[(to * p.heads + head) * groups + g] = stored;
+    }
+  lost = simd_sum(lost);
+  whole = simd_sum(whole);
+  if (lane == 0) {
+    loss[to * 2] = lost;
+    loss[to * 2 + 1] = whole;
+  }
+}
+
+// A cache of keys or values as attention reads it.
+struct AttendCache {
+  device const uchar *data;  // [*, hkv*hd] in the format
+  device const half *scales; // [*, hkv, groups] with ROWS_Q8
+};
+
+// Dim c of a head of a row. FORMAT is a ROWS_*.
+template <int FORMAT>
+METAL_FUNC float attend_value(AttendCache cache, constant AttendParams &p, uint token, uint head, uint c) {
+  const ulong run = ulong(token) * p.hkv + head;
+  if (FORMAT == ROWS_F32) return ((device const float *)cache.data)[run * p.hd + c];
+  if (FORMAT == ROWS_F16) return float(((device const half *)cache.data)[run * p.hd + c]);
+  const int code = int(cache.data[run * p.hd + c] ^ 128) - 128;
+  return float(code) * float(cache.scales[run * ((p.hd + ROW_GROUP - 1) / ROW_GROUP) + c / ROW_GROUP]);
+}
+
+template <typename T, int KEYS, int DIMS, int FORMAT>
+METAL_FUNC void attend_stage_as(threadgroup T *kv, AttendCache cache, threadgroup const uint *tokens, uint n,
+                                constant AttendParams &p, uint head, uint first, uint from, uint tid) {
   for (uint e = tid; e < KEYS * DIMS; e += BLOCK_THREADS) {
     const uint i = first + e / DIMS, c = from + e % DIMS;
-    kv[e] = T(i < n && c < p.hd ? cache[(ulong(tokens[i]) * p.hkv + head) * p.hd + c] : 0.0f);
+    kv[e] = T(i < n && c < p.hd ? attend_value<FORMAT>(cache, p, tokens[i], head, c) : 0.0f);
   }
+}
+
+// Stages the dims [from, from+DIMS) of the tile's keys [first, first+KEYS) from a cache, zeros where there is nothing.
+template <typename T, int KEYS, int DIMS>
+METAL_FUNC void attend_stage(threadgroup T *kv, AttendCache cache, threadgroup const uint *tokens, uint n,
+                             constant AttendParams &p, uint head, uint first, uint from, uint tid) {
+  if (p.format == ROWS_F32) attend_stage_as<T, KEYS, DIMS, ROWS_F32>(kv, cache, tokens, n, p, head, first, from, tid);
+  else if (p.format == ROWS_F16) attend_stage_as<T, KEYS, DIMS, ROWS_F16>(kv, cache, tokens, n, p, head, first, from, tid);
+  else attend_stage_as<T, KEYS, DIMS, ROWS_Q8>(kv, cache, tokens, n, p, head, first, from, tid);
 }
 
 // The softmax of a tile's scores, taken online: ps = e^(ss - top) for the n keys from number base on, where a row sees
@@ -214,14 +290,16 @@ METAL_FUNC float attend_weigh(thread float &top, thread float &sum, threadgroup 
 //
 //   o     [*, hq*hd]
 //   qg    [*, hq*2*hd]     every head's q, then its gate
-//   k, v  [*, hkv*hd]      caches
+//   k, v  [*, hkv*hd]      caches, in the format; with 8-bit codes their scales are beside them
 //   list  [*, budget], mask [*, words]   of qsa_select_blocks, for rows with more complete blocks than the budget
 //   grid: dense: x over tiles of pairs, y over key heads; gathered: x over rows, y over key heads, z over tiles of heads
 template <typename T, int HD, int R, bool GATHER>
 kernel void qsa_attend(device float *o [[buffer(ATTEND_O)]],
                        device const float *qg [[buffer(ATTEND_QG)]],
-                       device const float *k [[buffer(ATTEND_K)]],
-                       device const float *v [[buffer(ATTEND_V)]],
+                       device const uchar *k [[buffer(ATTEND_K)]],
+                       device const uchar *v [[buffer(ATTEND_V)]],
+                       device const half *k_scales [[buffer(ATTEND_K_SCALES)]],
+                       device const half *v_scales [[buffer(ATTEND_V_SCALES)]],
                        device const int *list [[buffer(ATTEND_LIST)]],
                        device const uint *mask [[buffer(ATTEND_MASK)]],
                        constant AttendParams &p [[buffer(PARAMS)]],
@@ -241,6 +319,11 @@ kernel void qsa_attend(device float *o [[buffer(ATTEND_O)]],
   threadgroup float sums[R];     // of the exponentials of a row
   threadgroup uint tokens[32];   // of the tile
 
+  AttendCache keys_of, values_of;
+  keys_of.data = k;
+  keys_of.scales = k_scales;
+  values_of.data = v;
+  values_of.scales = v_scales;
   AttendPairs a;
   a.per = p.hq / p.hkv;
   a.head = group.y;
@@ -268,7 +351,7 @@ kernel void qsa_attend(device float *o [[buffer(ATTEND_O)]],
     for (int i = 0; i < R / 8; i++) s[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (int d = 0; d < HD; d += DEPTH) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      attend_stage<T, 32, DEPTH>(kv, k, tokens, n, p, a.head, 0, uint(d), tid);
+      attend_stage<T, 32, DEPTH>(kv, keys_of, tokens, n, p, a.head, 0, uint(d), tid);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       for (int c = 0; c < DEPTH; c += 8) {
         simdgroup_matrix<T, 8, 8> x, y;
@@ -297,7 +380,7 @@ kernel void qsa_attend(device float *o [[buffer(ATTEND_O)]],
     }
     for (int first = 0; first < 32; first += KEYS) {
       if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-      attend_stage<T, KEYS, HD>(kv, v, tokens, n, p, a.head, uint(first), 0, tid);
+      attend_stage<T, KEYS, HD>(kv, values_of, tokens, n, p, a.head, uint(first), 0, tid);
       threadgroup_barrier(mem_flags::mem_threadgroup);
       for (int c = 0; c < KEYS; c += 8) {
         simdgroup_matrix<T, 8, 8> x[R / 8], y;

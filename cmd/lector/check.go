@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -39,14 +38,6 @@ func newCheck(a *app) *cobra.Command {
 	return c
 }
 
-// bound is what a class may be off: half-staged ones have a bound, the others are held to every number.
-func bound(class string) float64 {
-	if strings.HasSuffix(class, "-h1") {
-		return oracle.HalfBound
-	}
-	return 0
-}
-
 func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error {
 	fixture, err := oracle.Load(file)
 	if err != nil {
@@ -66,9 +57,11 @@ func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error
 		return err
 	}
 	defer device.close()
+	opt := qwen4exp.Options{KV: qwen4exp.KV(a.kv), Memory: memory, Beside: besideEngine}
 	report, err := fixture.CheckWithin(c.Context(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
-		return qwen4exp.Open(source.checkpoint, device.Backend, qwen4exp.Options{HiddenNorm: norm, Memory: memory, Beside: besideEngine})
-	}, chunk, bound(device.Class()))
+		opt.HiddenNorm = norm
+		return qwen4exp.Open(source.checkpoint, device.Backend, opt)
+	}, chunk, oracle.BoundsOf(device.Class(), opt.Codec()).Free)
 	if err != nil {
 		return badInput(fmt.Errorf("check %s: %w", file, err))
 	}

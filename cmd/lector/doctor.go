@@ -126,7 +126,7 @@ func (a *app) compare(ctx context.Context, device *computing, tokens int) (oracl
 		prompt[i] = int32((i*i*31 + i*7) % 4000)
 	}
 	limit := 1e-3
-	if bound(device.Class()) > 0 {
+	if oracle.BoundsOf(device.Class(), "").Free > 0 {
 		limit = 5e-2
 	}
 	report, err := oracle.Against(ctx, reference, subject, prompt, limit)

@@ -71,6 +71,7 @@ func restore(ctx context.Context, seq engine.Sequence, pos engine.Pos, fill func
 const (
 	rowScale   = 1
 	fixedScale = 0.05
+	smallHalf  = 0x2000 // about 1/128 as a half, next to nothing as a bfloat16
 )
 
 // SyntheticState makes up a state of pos tokens: every number is finite and drawn from the seed, every token is in the
@@ -78,16 +79,19 @@ const (
 func SyntheticState(ctx context.Context, e engine.Engine, pos engine.Pos, seed uint64) (State, error) {
 	src, vocabulary := newSource(seed), e.Info().Vocabulary
 	seq, err := start(ctx, e, pos, int(pos), func(_ int, r engine.Region) error {
-		for at := 0; at+4 <= len(r.Data); at += 4 {
+		for at := 0; at < len(r.Data); at += r.ValueBytes() {
 			v := uint32(src.token(vocabulary))
-			if r.DType == "f32" {
+			switch r.DType {
+			case "f32":
 				scale := float32(rowScale)
 				if r.Kind == engine.Fixed {
 					scale = fixedScale
 				}
 				v = math.Float32bits(scale * src.value())
+			case "f16", "bf16":
+				v = smallHalf | v&0x7f
 			}
-			binary.LittleEndian.PutUint32(r.Data[at:], v)
+			copy(r.Data[at:], binary.LittleEndian.AppendUint32(nil, v)[:r.ValueBytes()])
 		}
 		return nil
 	})

@@ -10,10 +10,9 @@ import (
 const headsPerItem = 4
 
 // Attend: o = softmax(q k / sqrt(Hd) over visible) v * sigmoid(gate).
-func (b *Backend) Attend(o, qg, k, v ops.Tensor, index ops.Index, pos, ratio int, d ops.AttentionDims) {
-	fit(d.Hkv > 0 && d.Hq%d.Hkv == 0 && o.Rows == qg.Rows && qg.Cols == 2*d.Hq*d.Hd && o.Cols == d.Hq*d.Hd && ratio > 0 && pos >= 0 &&
-		k.Cols == d.Hkv*d.Hd && v.Cols == k.Cols && k.Rows >= pos+o.Rows && v.Rows >= pos+o.Rows, "Attend", o, qg, k, v)
-	a := attention{d, all(o), all(qg), k.Floats(), v.Floats(), float32(1 / math.Sqrt(float64(d.Hd)))}
+func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
+	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
+	a := attention{d, all(o), all(qg), newCachedRows(k), newCachedRows(v), float32(1 / math.Sqrt(float64(d.Hd)))}
 	group := d.Hq / d.Hkv
 	cuts := (group + headsPerItem - 1) / headsPerItem // of the heads of one key head
 	b.parallel(o.Rows*d.Hkv*cuts, 1, func(s *scratch, from, to int) {
@@ -45,7 +44,7 @@ func appendVisible(tokens, blocks []int32, p, ratio int) []int32 {
 type attention struct {
 	ops.AttentionDims
 	o, qg rows
-	k, v  []float32 // [*, Hkv*Hd]
+	k, v  cachedRows
 	scale float32
 }
 
@@ -53,21 +52,22 @@ type attention struct {
 func (a *attention) heads(s *scratch, r, kv, first, n int) {
 	tokens, hd := s.tokens, a.Hd
 	scores := floats(&s.values, n*len(tokens))
-	var qs [headsPerItem][]float32
+	var qs, outs [headsPerItem][]float32
+	var sums [headsPerItem]float64
 	for i := range n {
-		qs[i] = a.qg.at(r)[(first+i)*2*hd:][:hd]
+		qs[i], outs[i] = a.qg.at(r)[(first+i)*2*hd:][:hd], a.o.at(r)[(first+i)*hd:][:hd]
 	}
-	s.vector.score(scores, qs[:n], a.k[kv*hd:], tokens, a.Hkv*hd)
+	s.scoreRows(scores, qs[:n], &a.k, kv)
 	for i := range scores {
 		scores[i] *= a.scale
 	}
 	for i := range n {
-		head := scores[i*len(tokens):][:len(tokens)]
-		sum := s.vector.softmax(head)
-		out := a.o.at(r)[(first+i)*hd:][:hd]
-		s.vector.sumValues(out, head, a.v[kv*hd:], tokens, a.Hkv*hd)
+		sums[i] = s.vector.softmax(scores[i*len(tokens):][:len(tokens)])
+	}
+	s.sumRows(outs[:n], scores, &a.v, kv)
+	for i, out := range outs[:n] {
 		gate := a.qg.at(r)[(2*(first+i)+1)*hd:][:hd]
-		inverse := float32(1 / sum)
+		inverse := float32(1 / sums[i])
 		gates := floats(&s.more, hd)
 		copy(gates, gate)
 		s.vector.sigmoid(gates, 1, 1)

@@ -29,7 +29,7 @@ func newAttentionCase(src source, s attentionShape) opCase {
 		q, ks, vs, is, bs := put(b, qg, 2*s.Hq*s.Hd), put(b, k, s.Hkv*s.Hd), put(b, v, s.Hkv*s.Hd), put(b, iq, s.hi*s.di+3), put(b, bk, s.di)
 		chunks(cuts, func(from, to int) {
 			index := b.SelectBlocks(is.Slice(from, to), heads, bs, s.pos+from, s.ratio, s.budget)
-			b.Attend(o.Slice(from, to), q.Slice(from, to), ks, vs, index, s.pos+from, s.ratio, s.AttentionDims)
+			b.Attend(o.Slice(from, to), q.Slice(from, to), ops.CacheOf(ks, s.Hkv), ops.CacheOf(vs, s.Hkv), index, s.pos+from, s.ratio, s.AttentionDims)
 		})
 		return o.Floats()
 	}, refAttention(s, qg, k, v, iq, bk), 4e-6}
@@ -119,7 +119,7 @@ func TestAttendWithLargeScoresStaysFinite(t *testing.T) {
 	b, src := cpu.New(cpu.Options{}), newSource(31)
 	d := ops.AttentionDims{Hq: 1, Hkv: 1, Hd: 4}
 	qg, k, v, o := put(b, src.normal(8, 300), 8), put(b, src.normal(40, 300), 4), put(b, src.normal(40, 1), 4), put(b, make([]float32, 4), 4)
-	b.Attend(o, qg, k, v, b.SelectBlocks(qg, ops.Heads{N: 1, Stride: 4, Dim: 4}, ops.Tensor{}, 9, 4, 100), 9, 4, d)
+	b.Attend(o, qg, ops.CacheOf(k, 1), ops.CacheOf(v, 1), b.SelectBlocks(qg, ops.Heads{N: 1, Stride: 4, Dim: 4}, ops.Tensor{}, 9, 4, 100), 9, 4, d)
 	for _, x := range o.Floats() {
 		if x != x || math.IsInf(float64(x), 0) {
 			t.Fatalf("got %v", o.Floats())

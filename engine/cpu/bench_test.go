@@ -41,7 +41,7 @@ func BenchmarkAttend(b *testing.B) {
 	k, v := put(c, src.normal((pos+rows)*d.Hkv*d.Hd, 1), d.Hkv*d.Hd), put(c, src.normal((pos+rows)*d.Hkv*d.Hd, 1), d.Hkv*d.Hd)
 	index := c.SelectBlocks(qg, ops.Heads{N: 4, Stride: 128, Dim: 128}, ops.Tensor{}, pos, 4, 512)
 	for b.Loop() {
-		c.Attend(o, qg, k, v, index, pos, 4, d)
+		c.Attend(o, qg, ops.CacheOf(k, d.Hkv), ops.CacheOf(v, d.Hkv), index, pos, 4, d)
 	}
 	report(b, rows*pos*d.Hq*d.Hd*2)
 }

@@ -1,5 +1,7 @@
 package cpu
 
+import "lector/engine/ops"
+
 // The elementary functions, for tests of their error and of their bits.
 var (
 	Exp32      = exp32
@@ -10,6 +12,7 @@ var (
 	Sigmoid32  = sigmoid
 	SiLU32     = silu
 	HalfWiden  = half
+	HalfNarrow = toHalf
 	SelectBest = func(scores []float32, k int) []int32 {
 		var h [2048]int32
 		return selectBest(nil, scores, k, &h)
@@ -26,3 +29,16 @@ var (
 	// Widest is the largest kernel set of this processor; sets count from 0, plain Go.
 	Widest = func() int { return int(widest()) }
 )
+
+// ReadRows is all of a cache as floats.
+func ReadRows(c ops.Cache) []float32 {
+	r, out := newCachedRows(c), make([]float32, c.Rows*c.Heads*c.Dim)
+	if c.Format == ops.RowsF32 {
+		copy(out, r.floats)
+		return out
+	}
+	for i := range c.Rows * c.Heads {
+		r.head(out[i*c.Dim:(i+1)*c.Dim], i/c.Heads, i%c.Heads)
+	}
+	return out
+}

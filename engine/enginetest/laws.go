@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"lector/engine"
@@ -110,7 +111,7 @@ func lawSizes(t *testing.T, s Suite) {
 			if len(r.Data) != want {
 				t.Errorf("region %s at %d has %d bytes, want %d", r.Name, n, len(r.Data), want)
 			}
-			if r.DType != "f32" && r.DType != "i32" {
+			if !slices.Contains([]string{"f32", "i32", "f16", "bf16", "i8"}, r.DType) {
 				t.Errorf("region %s has type %q", r.Name, r.DType)
 			}
 			if before != nil && r.Kind == engine.Rows && string(r.Data[:len(before[i].Data)]) != string(before[i].Data) {

@@ -13,6 +13,8 @@ const (
 	meanBlocks   kernel[shaders.MeanBlocksParams]   = "qsa_mean_blocks"
 	scoreBlocks  kernel[shaders.ScoreBlocksParams]  = "qsa_score_blocks"
 	selectBlocks kernel[shaders.SelectBlocksParams] = "qsa_select_blocks"
+	storeHalf    kernel[shaders.StoreRowsParams]    = "qsa_store_half"
+	storeCodes   kernel[shaders.StoreRowsParams]    = "qsa_store_codes"
 )
 
 const (
@@ -144,14 +146,36 @@ func (e *encoding) chooseRows(x *index, scores region, iq ops.Tensor, h ops.Head
 	})
 }
 
+// StoreRows: rows [row, row+T) of the cache = x, rounded to its format.
+func (b *Backend) StoreRows(c ops.Cache, row int, x ops.Tensor) {
+	fit(c.Fits(row, x), "StoreRows", c.Data, x)
+	if c.Format == ops.RowsF32 {
+		b.CopyRows(c.Data, row, x, 0)
+		return
+	}
+	e := b.begin()
+	defer e.end()
+	p := shaders.StoreRowsParams{Rows: uint32(x.Rows), Row: uint32(row), Heads: uint32(c.Heads), Dim: uint32(c.Dim)}
+	if c.Format == ops.RowsF16 {
+		dispatch(e, storeHalf, p, launch{
+			buffers: []region{shaders.StoreX: at(x), shaders.StoreData: at(c.Data)},
+			groups:  over(x.Rows*x.Cols, shaders.BlockThreads), threads: shaders.BlockThreads,
+		})
+		return
+	}
+	dispatch(e, storeCodes, p, launch{
+		buffers: []region{shaders.StoreX: at(x), shaders.StoreData: at(c.Data), shaders.StoreScales: at(c.Scales), shaders.StoreLoss: at(c.Loss)},
+		groups:  over(x.Rows, 1), threads: simdWidth,
+	})
+}
+
 // Attend: o = softmax(q k / sqrt(Hd) over visible) v * sigmoid(gate). Heads have at most 256 dims.
-func (b *Backend) Attend(o, qg, k, v ops.Tensor, chosen ops.Index, pos, ratio int, d ops.AttentionDims) {
+func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, chosen ops.Index, pos, ratio int, d ops.AttentionDims) {
 	x, mine := chosen.(*index)
 	fit(mine && x.b == b && x.pos == pos && x.ratio == ratio && x.rows == o.Rows, "Attend with another chunk's index", o)
 	dense, ok := b.attendKernel("dense", d.Hd)
 	gather, _ := b.attendKernel("gather", d.Hd)
-	fit(ok && d.Hkv > 0 && d.Hq%d.Hkv == 0 && o.Rows == qg.Rows && qg.Cols == 2*d.Hq*d.Hd && o.Cols == d.Hq*d.Hd &&
-		k.Cols == d.Hkv*d.Hd && v.Cols == k.Cols && k.Rows >= pos+o.Rows && v.Rows >= pos+o.Rows, "Attend", o, qg, k, v)
+	fit(ok && d.FitsAttend(o, qg, k, v, pos), "Attend", o, qg, k.Data, v.Data)
 	if o.Rows == 0 {
 		return
 	}
@@ -160,10 +184,14 @@ func (b *Backend) Attend(o, qg, k, v ops.Tensor, chosen ops.Index, pos, ratio in
 	if x.scored < x.rows && x.turn != b.choices.blocks {
 		panic("gpu: Attend with an index from before the last SelectBlocks")
 	}
-	a := attend{e, x, d, []region{
-		shaders.AttendO: at(o), shaders.AttendQg: at(qg), shaders.AttendK: at(k), shaders.AttendV: at(v),
+	a := attend{e, x, d, k.Format, []region{
+		shaders.AttendO: at(o), shaders.AttendQg: at(qg), shaders.AttendK: at(k.Data), shaders.AttendV: at(v.Data),
 		shaders.AttendList: at(o), shaders.AttendMask: at(o), // never read where no row is scored
+		shaders.AttendKScales: at(o), shaders.AttendVScales: at(o), // nor these where there are no codes
 	}}
+	if k.Format == ops.RowsQ8 {
+		a.buffers[shaders.AttendKScales], a.buffers[shaders.AttendVScales] = at(k.Scales), at(v.Scales)
+	}
 	if x.scored < x.rows && !e.failed() {
 		a.buffers[shaders.AttendList], a.buffers[shaders.AttendMask] = x.list.whole(), x.mask.whole()
 	}
@@ -185,6 +213,7 @@ type attend struct {
 	*encoding
 	*index
 	ops.AttentionDims
+	format  ops.RowFormat
 	buffers []region
 }
 
@@ -196,7 +225,8 @@ func (a *attend) cut(from, to, keys int, form func(from, to int) (kernel[shaders
 		k, groups := form(from, end)
 		dispatch(a.encoding, k, shaders.AttendParams{
 			Rows: uint32(end - from), FirstRow: uint32(from), Pos: uint32(a.pos), Ratio: uint32(a.ratio), Budget: uint32(a.budget),
-			Words: uint32(a.words), Hq: uint32(a.Hq), Hkv: uint32(a.Hkv), Hd: uint32(a.Hd), Scale: float32(1 / math.Sqrt(float64(a.Hd))),
+			Words: uint32(a.words), Hq: uint32(a.Hq), Hkv: uint32(a.Hkv), Hd: uint32(a.Hd),
+			Format: uint32(a.format), Scale: float32(1 / math.Sqrt(float64(a.Hd))),
 		}, launch{buffers: a.buffers, groups: groups, threads: shaders.BlockThreads, work: row * float64(end-from)})
 		from = end
 	}

@@ -103,7 +103,7 @@ func (c attendCase) run(t *testing.T, b ops.Backend, cuts []int) []ops.Tensor {
 	for i := range len(cuts) - 1 {
 		from, to := cuts[i], cuts[i+1]
 		index := b.SelectBlocks(iq.Slice(from, to), c.h, bk, c.pos+from, c.ratio, c.budget)
-		b.Attend(o.Slice(from, to), qg.Slice(from, to), k, v, index, c.pos+from, c.ratio, c.d)
+		b.Attend(o.Slice(from, to), qg.Slice(from, to), ops.CacheOf(k, c.d.Hkv), ops.CacheOf(v, c.d.Hkv), index, c.pos+from, c.ratio, c.d)
 	}
 	return []ops.Tensor{o}
 }

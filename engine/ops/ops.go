@@ -296,9 +296,12 @@ type Attention interface {
 	// floor((p+1)/ratio), by score_j = sum over heads relu(iq_head . bk_j) / sqrt(di); ties to the lower block.
 	// iq [T, *] with heads h (after norm and rope), bk [blocks, di]. A row whose complete <= budget sees them all.
 	SelectBlocks(iq Tensor, h Heads, bk Tensor, pos, ratio, budget int) Index
+	// StoreRows: rows [row, row+T) of the cache = x, rounded to its format. x [T, Heads*Dim].
+	StoreRows(c Cache, row int, x Tensor)
 	// Attend: o = softmax(q k / sqrt(Hd) over visible) v * sigmoid(gate). Visible to row p: the tokens of its
-	// blocks (index) and of the incomplete tail block. qg [T, Hq*2*Hd], k and v caches [*, Hkv*Hd], o [T, Hq*Hd].
-	Attend(o, qg, k, v Tensor, index Index, pos, ratio int, d AttentionDims)
+	// blocks (index) and of the incomplete tail block. qg [T, Hq*2*Hd], k and v [*, Hkv heads of Hd] in one format,
+	// o [T, Hq*Hd].
+	Attend(o, qg Tensor, k, v Cache, index Index, pos, ratio int, d AttentionDims)
 }
 
 // MoE are the operations of the mixture of experts.

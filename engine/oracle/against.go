@@ -2,9 +2,9 @@ package oracle
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"lector/engine"
 	"lector/engine/qwen4exp"
@@ -26,9 +26,15 @@ func Against(ctx context.Context, reference, subject *qwen4exp.Engine, tokens []
 	var r Report
 	r.Lines = append(r.Lines, relative("logits", got.logits, want.logits, bound))
 	for i, w := range want.regions {
-		if w.DType == "f32" {
-			r.Lines = append(r.Lines, relative(w.Name, floats(got.regions[i].Data), floats(w.Data), bound))
+		if !compared(w) {
+			continue
 		}
+		at := slices.IndexFunc(got.regions, func(r engine.Region) bool { return r.Name == w.Name })
+		if at < 0 {
+			r.Lines = append(r.Lines, Line{Name: w.Name, First: "the engine has no such region"})
+			continue
+		}
+		r.Lines = append(r.Lines, relative(w.Name, Numbers(got.regions, at), Numbers(want.regions, i), bound))
 	}
 	text := Line{Name: "greedy", Compared: len(want.text)}
 	for i, id := range want.text {
@@ -84,14 +90,6 @@ func runOn(ctx context.Context, e *qwen4exp.Engine, tokens []engine.Token) (afte
 		next = d.Chosen[0]
 	}
 	return out, nil
-}
-
-func floats(b []byte) []float32 {
-	out := make([]float32, len(b)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return out
 }
 
 // relative is the relative L2 distance of two tensors as a line.

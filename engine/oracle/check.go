@@ -20,9 +20,6 @@ func (x *Fixture) Check(ctx context.Context, open Open, chunk int) (Report, erro
 	return x.CheckWithin(ctx, open, chunk, 0)
 }
 
-// HalfBound is the relative L2 that a half-staged class may be off, flipped choices included.
-const HalfBound = 2e-2
-
 // CheckWithin is Check for a class that is near the reference: bound is of the relative L2 of every tensor, and a
 // few choices may differ. The greedy text must be the same where the fixture says that no step of it was close.
 func (x *Fixture) CheckWithin(ctx context.Context, open Open, chunk int, bound float64) (Report, error) {

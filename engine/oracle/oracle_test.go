@@ -26,7 +26,9 @@ func modelOf(name string) string {
 	return filepath.Join(fixtures, name)
 }
 
-func opener(t *testing.T, dir string) oracle.Open {
+func opener(t *testing.T, dir string) oracle.Open { return openerOf(t, dir, qwen4exp.Options{}) }
+
+func openerOf(t *testing.T, dir string, opt qwen4exp.Options) oracle.Open {
 	t.Helper()
 	c, err := weights.Open(dir)
 	if err != nil {
@@ -34,7 +36,8 @@ func opener(t *testing.T, dir string) oracle.Open {
 	}
 	t.Cleanup(func() { c.Close() })
 	return func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
-		return qwen4exp.Open(c, cpu.New(cpu.Options{}), qwen4exp.Options{HiddenNorm: norm})
+		opt.HiddenNorm = norm
+		return qwen4exp.Open(c, cpu.New(cpu.Options{}), opt)
 	}
 }
 
@@ -94,5 +97,29 @@ func TestRefusesDamagedFixture(t *testing.T) {
 	}
 	if _, err := oracle.Load(filepath.Join(dir, "oracle.safetensors")); err == nil {
 		t.Error("a damaged fixture loads")
+	}
+}
+
+// Caches that round meet the fixtures within the bounds of their codec.
+func TestFixturesWithRoundedRows(t *testing.T) {
+	for _, kv := range []qwen4exp.KV{qwen4exp.KVF16, qwen4exp.KVQ8} {
+		for _, name := range []string{"tiny", "odd", "tiny-mlx-plain", "nano-text"} {
+			t.Run(name+" "+string(kv), func(t *testing.T) {
+				x, err := oracle.Load(filepath.Join(fixtures, name, "oracle.safetensors"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				opt := qwen4exp.Options{KV: kv}
+				report, err := x.CheckWithin(context.Background(), openerOf(t, modelOf(name), opt), 64, oracle.BoundsOf("cpu-f32", opt.Codec()).Free)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !report.OK() {
+					var b strings.Builder
+					report.Print(&b)
+					t.Error("the fixture is not met:\n" + b.String())
+				}
+			})
+		}
 	}
 }

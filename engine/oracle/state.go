@@ -2,9 +2,7 @@ package oracle
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"strings"
 
 	"lector/engine"
@@ -18,7 +16,7 @@ func (c *comparison) state(s *qwen4exp.Sequence) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range regions {
+	for i, r := range regions {
 		name := r.Name
 		if !strings.HasPrefix(name, "mtp.") {
 			name = "state." + strings.TrimPrefix(name, "layers.")
@@ -27,10 +25,7 @@ func (c *comparison) state(s *qwen4exp.Sequence) error {
 		if !ok {
 			continue
 		}
-		got := make([]float32, len(r.Data)/4)
-		for i := range got {
-			got[i] = math.Float32frombits(binary.LittleEndian.Uint32(r.Data[4*i:]))
-		}
+		got := Numbers(regions, i)
 		if strings.HasSuffix(name, "conv") {
 			if got, err = transpose(got, r.Shape, want.shape); err != nil {
 				return fmt.Errorf("compare %s: %w", name, err)

@@ -21,16 +21,27 @@ func (m *attention) forward(f *pass, st *attnState, layer int) {
 	be.RMSNormHeads(f.qg, d.attnQueries(), m.qNorm, d.Eps)
 	be.Rope(f.qg, d.attnQueries(), d.Rope, f.pos, 1)
 
-	k, v := st.k.Slice(f.pos, f.pos+f.rows), st.v.Slice(f.pos, f.pos+f.rows)
-	be.Linear(k, f.x, m.k)
-	be.RMSNormHeads(k, d.attnKeys(), m.kNorm, d.Eps)
-	be.Rope(k, d.attnKeys(), d.Rope, f.pos, 1)
-	be.Linear(v, f.x, m.v)
+	f.into(st.k, func(k ops.Tensor) {
+		be.Linear(k, f.x, m.k)
+		be.RMSNormHeads(k, d.attnKeys(), m.kNorm, d.Eps)
+		be.Rope(k, d.attnKeys(), d.Rope, f.pos, 1)
+	})
+	f.into(st.v, func(v ops.Tensor) { be.Linear(v, f.x, m.v) })
 
 	index := m.selectBlocks(f, st)
 	be.Attend(f.attn, f.qg, st.k, st.v, index, f.pos, d.Ratio, d.Attn)
 	f.view.visible(layer, f, index)
 	be.Linear(f.y, f.attn, m.out)
+}
+
+// into appends the rows that compute makes to a cache: in place where it holds float32, rounded from scratch where not.
+func (f *pass) into(c ops.Cache, compute func(ops.Tensor)) {
+	if c.Format == ops.RowsF32 {
+		compute(c.Data.Slice(f.pos, f.pos+f.rows))
+		return
+	}
+	compute(f.kv)
+	f.be.StoreRows(c, f.pos, f.kv)
 }
 
 // selectBlocks appends the chunk's raw index keys and picks the blocks that each row sees.

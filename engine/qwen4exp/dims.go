@@ -19,6 +19,7 @@ type dims struct {
 	queryScale float32 // dk^-0.5
 
 	Attn   ops.AttentionDims
+	KV     ops.RowFormat // of the caches of keys and values
 	Rope   ops.Rope
 	Index  ops.Heads // the indexer's queries inside index_qk_proj
 	Ratio  int       // c
@@ -73,3 +74,19 @@ func (d *dims) attnKeys() ops.Heads {
 func (d *dims) blockKey() ops.Heads {
 	return ops.Heads{N: 1, Stride: d.Index.Dim, Dim: d.Index.Dim}
 }
+
+// cacheBytes is what an attention layer exports for a token.
+func (d *dims) cacheBytes() int {
+	n := d.Attn.Hkv * d.Attn.Hd
+	row := 4 * n
+	switch d.KV {
+	case ops.RowsF16:
+		row = 2 * n
+	case ops.RowsQ8:
+		row = n + 2*d.Attn.Hkv*d.groups() + 8
+	}
+	return 2*row + 4*d.Index.Dim
+}
+
+// groups is how many scales a head of a cache with 8-bit codes has.
+func (d *dims) groups() int { return ops.Cache{Dim: d.Attn.Hd}.HeadGroups() }

@@ -19,12 +19,10 @@ const (
 	Flat    HiddenNorm = "flat"    // one mean over all of W
 )
 
-// Codec names how regions hold the state: as computed, in float32.
-const Codec = "exact-f32"
-
 // Options are what a loaded model depends on besides its checkpoint.
 type Options struct {
 	HiddenNorm HiddenNorm // "" means Grouped
+	KV         KV         // "" means KVF32
 	// Tokenizer is the digest of the tokenizer, part of the identity.
 	Tokenizer string
 	// Tokens is how many ids have a token; ids from there on are never chosen. 0: all of the vocabulary.
@@ -67,10 +65,15 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if opt.HiddenNorm != Grouped && opt.HiddenNorm != Flat {
 		return nil, fmt.Errorf("mtp_hidden_norm %q: it is %s or %s", opt.HiddenNorm, Grouped, Flat)
 	}
+	rows, err := opt.KV.rows()
+	if err != nil {
+		return nil, err
+	}
 	net, err := bind(c, opt.HiddenNorm)
 	if err != nil {
 		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
 	}
+	net.KV = rows
 	if be.Grid()%net.Ratio != 0 {
 		return nil, fmt.Errorf("open model %s: class %s has a grid of %d tokens, not a multiple of the indexer's %d", c.Name(), be.Class(), be.Grid(), net.Ratio)
 	}
@@ -98,7 +101,7 @@ func (e *Engine) Identity() (engine.Identity, error) {
 				{Name: "config", Value: e.checkpoint.Config().Digest()},
 				{Name: "tokenizer", Value: e.opt.Tokenizer},
 				{Name: "mtp_hidden_norm", Value: string(e.opt.HiddenNorm)},
-				{Name: "codec", Value: Codec},
+				{Name: "codec", Value: e.opt.Codec()},
 			},
 			Class: e.be.Class(),
 			Grid:  e.be.Grid(),
@@ -114,7 +117,7 @@ func (e *Engine) Info() engine.Info {
 		Name: e.checkpoint.Name(), Layers: len(e.net.layers), Vocabulary: e.choices, MaxTokens: c.MaxTokens,
 		MaxChunk: e.maxRows, DraftHead: e.net.mtp != nil, Stops: c.Stops, BytesPerToken: 4, FixedBytes: 4*d.Wide + 8,
 	}
-	cache := 4 * (2*d.Attn.Hkv*d.Attn.Hd + d.Index.Dim)
+	cache := d.cacheBytes()
 	if e.net.mtp != nil {
 		info.BytesPerToken += cache
 	}

@@ -36,32 +36,41 @@ func sample(n int) []engine.Token {
 
 func open(t testing.TB, model string, be ops.Backend, opt qwen4exp.Options) *qwen4exp.Engine {
 	t.Helper()
+	e, err := qwen4exp.Open(checkpoint(t, model), be, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// checkpoint is a fixture's model, which is closed when the test ends.
+func checkpoint(t testing.TB, model string) *weights.Checkpoint {
+	t.Helper()
 	c, err := weights.Open(filepath.Join(fixtures, model))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := qwen4exp.Open(c, be, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { c.Close() })
-	return e
+	return c
 }
 
 func TestLaws(t *testing.T) {
 	for _, model := range []string{"tiny", "odd", "tiny-mlx-folded", "tiny-mlx-plain"} {
-		t.Run(model, func(t *testing.T) {
-			enginetest.Run(t, enginetest.Suite{
-				Open: func(t testing.TB) engine.Engine {
-					return &failing{Engine: open(t, model, newFlaky(), qwen4exp.Options{})}
-				},
-				Tokens:     sample,
-				Length:     90, // past the indexer's budget
-				Fail:       func(e engine.Engine) { e.(*failing).backend().failAfter = 5 },
-				SkipDrafts: model == "tiny-mlx-plain",
-			})
-		})
+		t.Run(model, func(t *testing.T) { laws(t, model, qwen4exp.Options{}) })
 	}
+}
+
+// laws runs the suite of every engine on a fixture's model.
+func laws(t *testing.T, model string, opt qwen4exp.Options) {
+	enginetest.Run(t, enginetest.Suite{
+		Open: func(t testing.TB) engine.Engine {
+			return &failing{Engine: open(t, model, newFlaky(), opt)}
+		},
+		Tokens:     sample,
+		Length:     90, // past the indexer's budget
+		Fail:       func(e engine.Engine) { e.(*failing).backend().failAfter = 5 },
+		SkipDrafts: model == "tiny-mlx-plain",
+	})
 }
 
 // flaky is the CPU backend with a Wait that fails when told to.

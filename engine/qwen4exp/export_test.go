@@ -10,3 +10,6 @@ func ScratchBytes(e *Engine, rows int, views bool) int { return e.chunkBytes(row
 
 // Planned is what chunks, the ring and live sequences take of the budget.
 func Planned(e *Engine) int64 { return e.budget.chunk + e.budget.ring + e.budget.states }
+
+// StateBytes is what a sequence of a capacity takes of the budget.
+func StateBytes(e *Engine, capacity int) (int64, error) { return e.stateBytes(capacity) }

@@ -9,24 +9,41 @@ import (
 	"lector/engine/ops"
 )
 
+// What the regions of a cache that rounds are called after the cache.
+const (
+	scaleSuffix = "_scale"
+	lossSuffix  = "_loss"
+)
+
 // region pairs a region's description with the memory behind it, whole: rows past the sequence's included.
 type region struct {
 	engine.Region
-	floats []float32
-	ints   []int32
+	whole []byte
 }
 
 // regions describes the whole state in a fixed order: rows first, layer by layer, then what is fixed.
 func (s *Sequence) regions() []region {
 	d, st := &s.net.dims, s.st
-	rs := []region{{Region: engine.Region{Name: "tokens", DType: "i32", Shape: []int{}}, ints: st.tokens}}
-	rows := func(name string, lag int, t ops.Tensor, shape ...int) {
-		rs = append(rs, region{Region: engine.Region{Name: name, DType: "f32", Shape: shape, Lag: lag}, floats: floatsOf(t)})
+	rs := []region{{Region: engine.Region{Name: "tokens", DType: "i32", Shape: []int{}}, whole: bytesOf(st.tokens)}}
+	rows := func(name string, lag int, dtype string, t ops.Tensor, shape ...int) {
+		rs = append(rs, region{Region: engine.Region{Name: name, DType: dtype, Shape: shape, Lag: lag}, whole: bytesOf(floatsOf(t))})
+	}
+	keyed := func(name string, lag int, c ops.Cache) {
+		switch d.KV {
+		case ops.RowsF16:
+			rows(name, lag, "f16", c.Data, d.Attn.Hkv, d.Attn.Hd)
+		case ops.RowsQ8:
+			rows(name, lag, "i8", c.Data, d.Attn.Hkv, d.Attn.Hd)
+			rows(name+scaleSuffix, lag, "f16", c.Scales, d.Attn.Hkv, d.groups())
+			rows(name+lossSuffix, lag, "f32", c.Loss, 2)
+		default:
+			rows(name, lag, "f32", c.Data, d.Attn.Hkv, d.Attn.Hd)
+		}
 	}
 	cache := func(prefix string, lag int, c *attnState) {
-		rows(prefix+".k", lag, c.k, d.Attn.Hkv, d.Attn.Hd)
-		rows(prefix+".v", lag, c.v, d.Attn.Hkv, d.Attn.Hd)
-		rows(prefix+".index_k", lag, c.raw, d.Index.Dim)
+		keyed(prefix+".k", lag, c.k)
+		keyed(prefix+".v", lag, c.v)
+		rows(prefix+".index_k", lag, "f32", c.raw, d.Index.Dim)
 	}
 	for i := range st.layers {
 		if c := st.layers[i].attn; c != nil {
@@ -43,7 +60,7 @@ func (s *Sequence) regions() []region {
 func (s *Sequence) fixedRegions(rs []region) []region {
 	d, st := &s.net.dims, s.st
 	fixed := func(name string, t ops.Tensor, shape ...int) {
-		rs = append(rs, region{Region: engine.Region{Name: name, DType: "f32", Shape: shape, Kind: engine.Fixed}, floats: floatsOf(t)})
+		rs = append(rs, region{Region: engine.Region{Name: name, DType: "f32", Shape: shape, Kind: engine.Fixed}, whole: bytesOf(floatsOf(t))})
 	}
 	for i := range st.layers {
 		prefix := fmt.Sprintf("layers.%d", i)
@@ -57,7 +74,7 @@ func (s *Sequence) fixedRegions(rs []region) []region {
 	}
 	fixed("residual", st.residual, d.Wide)
 	next := engine.Region{Name: "next", DType: "i32", Shape: []int{2}, Kind: engine.Fixed}
-	return append(rs, region{Region: next, ints: []int32{st.next, st.draft}})
+	return append(rs, region{Region: next, whole: bytesOf([]int32{st.next, st.draft})})
 }
 
 // Regions implements engine.Sequence.
@@ -89,11 +106,7 @@ func views(rs []region, pos engine.Pos) []engine.Region {
 		if r.Kind == engine.Rows {
 			size *= r.RowsAt(pos)
 		}
-		data := bytesOf(r.floats)
-		if r.ints != nil {
-			data = bytesOf(r.ints)
-		}
-		r.Data = data[:size:size]
+		r.Data = r.whole[:size:size]
 		out[i] = r.Region
 	}
 	return out
@@ -157,7 +170,7 @@ func (r *restoration) Commit(ctx context.Context) error {
 		r.Abort()
 		return fmt.Errorf("restore %d tokens: %w", r.pos, err)
 	}
-	s, next := r.s, r.parts[len(r.parts)-1].ints
+	s, next := r.s, viewOf[int32](r.lent[len(r.lent)-1].Data)
 	for i := range s.net.layers {
 		if m := s.net.layers[i].attn; m != nil {
 			m.pool(s.engine.be, &s.net.dims, s.st.layers[i].attn, 0, r.pos)
@@ -178,23 +191,36 @@ func (r *restoration) Commit(ctx context.Context) error {
 
 // check refuses numbers that are not finite and ids outside the vocabulary.
 func (r *restoration) check() error {
-	for i, lent := range r.lent {
-		part := r.parts[i]
-		low := engine.Token(0)
-		if part.Name == "next" {
-			low = engine.NoToken
-		}
-		n := len(lent.Data) / 4
-		if part.ints == nil {
-			if err := checkFinite(part.floats[:n], "region "+part.Name+" for", r.pos); err != nil {
+	for _, part := range r.lent {
+		switch part.DType {
+		case "f32":
+			if err := checkFinite(viewOf[float32](part.Data), "region "+part.Name+" for", r.pos); err != nil {
 				return err
 			}
-			continue
-		}
-		for at, id := range part.ints[:n] {
-			if id < low || int(id) >= r.s.net.Vocab {
-				return fmt.Errorf("%w: id %d at %d of region %s, the vocabulary has %d", engine.ErrToken, id, at, part.Name, r.s.net.Vocab)
+		case "f16":
+			for at, h := range viewOf[uint16](part.Data) {
+				if h&0x7c00 == 0x7c00 {
+					return fmt.Errorf("%w: half %#04x at %d of region %s for %d tokens", engine.ErrNumeric, h, at, part.Name, r.pos)
+				}
 			}
+		case "i32":
+			if err := r.checkTokens(part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkTokens refuses ids outside the vocabulary; there may be no next token or draft.
+func (r *restoration) checkTokens(part engine.Region) error {
+	low := engine.Token(0)
+	if part.Name == "next" {
+		low = engine.NoToken
+	}
+	for at, id := range viewOf[int32](part.Data) {
+		if id < low || int(id) >= r.s.net.Vocab {
+			return fmt.Errorf("%w: id %d at %d of region %s, the vocabulary has %d", engine.ErrToken, id, at, part.Name, r.s.net.Vocab)
 		}
 	}
 	return nil
@@ -205,6 +231,15 @@ func floatsOf(t ops.Tensor) []float32 {
 		return nil
 	}
 	return t.Floats()
+}
+
+// viewOf reads bytes that began as such values, or lie as they would.
+func viewOf[T int32 | float32 | uint16](b []byte) []T {
+	if len(b) == 0 {
+		return nil
+	}
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(one)))
 }
 
 // bytesOf reads four-byte values as bytes. Every host that lector runs on is little-endian, as the format is.

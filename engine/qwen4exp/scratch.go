@@ -29,6 +29,7 @@ type tensors struct {
 	qg   ops.Tensor // [T, Hq*2*hd]
 	attn ops.Tensor // [T, Hq*hd]
 	iqk  ops.Tensor // [T, (Hi+1)*di]
+	kv   ops.Tensor // [T, Hkv*hd] of keys, then of values, on their way to a cache that rounds
 
 	router     ops.Tensor // [T, E]
 	score      ops.Tensor // [T, 1]
@@ -63,6 +64,9 @@ func (t *tensors) walk(d *dims, rows int, visit func(t *ops.Tensor, rows, cols i
 	visit(&t.qg, rows, 2*d.Attn.Hq*d.Attn.Hd)
 	visit(&t.attn, rows, d.Attn.Hq*d.Attn.Hd)
 	visit(&t.iqk, rows, (d.Index.N+1)*d.Index.Dim)
+	if d.KV != ops.RowsF32 {
+		visit(&t.kv, rows, d.Attn.Hkv*d.Attn.Hd)
+	}
 	visit(&t.router, rows, d.Experts)
 	visit(&t.score, rows, 1)
 	visit(&t.sGate, rows, d.SharedInner)

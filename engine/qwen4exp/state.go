@@ -31,7 +31,15 @@ type layerState struct {
 
 // attnState are the caches of an attention layer, one row a token, and the pooled block keys, which are
 // recomputed after a restore.
-type attnState struct{ k, v, raw, blocks ops.Tensor } // [rows, Hkv*hd] twice, [rows, di], [rows/c, di]
+type attnState struct {
+	k, v        ops.Cache  // [rows], Hkv heads of hd
+	raw, blocks ops.Tensor // [rows, di], [rows/c, di]
+}
+
+// tensors are all of an allocation, empty ones included.
+func (c *attnState) tensors() []ops.Tensor {
+	return append(append(c.k.Tensors(), c.v.Tensors()...), c.raw, c.blocks)
+}
 
 // deltaState is a DeltaNet layer's recurrent state.
 type deltaState struct {
@@ -136,7 +144,7 @@ func (st *state) reserve(be ops.Backend, d *dims, rows, capacity int) error {
 	grown := make([]attnState, len(old))
 	for i := range old {
 		grown[i] = attnState{
-			k: a.get(want, d.Attn.Hkv*d.Attn.Hd), v: a.get(want, d.Attn.Hkv*d.Attn.Hd),
+			k: ops.NewCache(d.KV, want, d.Attn.Hkv, d.Attn.Hd, a.get), v: ops.NewCache(d.KV, want, d.Attn.Hkv, d.Attn.Hd, a.get),
 			raw: a.get(want, d.Index.Dim), blocks: a.get(want/d.Ratio+1, d.Index.Dim),
 		}
 	}
@@ -145,16 +153,24 @@ func (st *state) reserve(be ops.Backend, d *dims, rows, capacity int) error {
 		return fmt.Errorf("allocate caches for %d tokens: %w", want, a.err)
 	}
 	for i, c := range old {
-		for _, p := range [][2]*ops.Tensor{{&grown[i].k, &c.k}, {&grown[i].v, &c.v}, {&grown[i].raw, &c.raw}, {&grown[i].blocks, &c.blocks}} {
-			if !p[1].Empty() {
-				be.CopyRows(*p[0], 0, *p[1], 0)
-				be.Free(*p[1])
+		to := grown[i].tensors()
+		for j, from := range c.tensors() {
+			if !from.Empty() {
+				copyStart(be, to[j], from)
+				be.Free(from)
 			}
 		}
 		*c = grown[i]
 	}
 	st.rows = want
 	return nil
+}
+
+// copyStart copies all of src to the start of dst: one long row, so that the width of either does not matter.
+func copyStart(be ops.Backend, dst, src ops.Tensor) {
+	n := src.Rows * src.Cols
+	whole := dst.Reshape(dst.Rows*dst.Cols, 1).Slice(0, n)
+	be.CopyRows(whole.Reshape(1, n), 0, src.Reshape(1, n), 0)
 }
 
 // save copies the fixed state so that putBack can undo the batch that follows.
@@ -212,7 +228,7 @@ func (st *state) release(be ops.Backend) {
 		}
 	}
 	for _, c := range st.caches() {
-		free(c.k, c.v, c.raw, c.blocks)
+		free(c.tensors()...)
 	}
 }
 
