@@ -93,7 +93,7 @@ func (e *encoding) newIndex(rows, pos, ratio, budget int) *index {
 	}
 	last := min((pos+rows)/ratio, e.b.choices.dense()/ratio+1) // no row of the dense form has more
 	x.words = (last + 31) / 32
-	x.list, x.mask = e.lasting("qsa list", 4*rows*max(budget, 1)), e.lasting("qsa mask", 4*rows*x.words)
+	x.list, x.mask = e.lasting(blockList, 4*rows*max(budget, 1)), e.lasting(blockMask, 4*rows*x.words)
 	return x
 }
 

@@ -48,12 +48,12 @@ type Backend struct {
 	kernels kernels
 	weights weights
 	ropes   ropeTables
-	scratch arena              // of the operation in progress, for the device alone
-	uploads arena              // written by the host for pending work
-	named   map[string]*memory // scratch that is kept from operation to operation
-	choices choices            // of blocks and experts, which the host reads
-	dying   []*memory          // freed, but pending work may use it
-	sweep   ops.Sweep          // whose records pending work uses; ended once that is done
+	scratch arena                   // of the operation in progress, for the device alone
+	uploads arena                   // written by the host for pending work
+	named   map[scratchPart]*memory // scratch that is kept from operation to operation
+	choices choices                 // of blocks and experts, which the host reads
+	dying   []*memory               // freed, but pending work may use it
+	sweep   ops.Sweep               // whose records pending work uses; ended once that is done
 	spent   [ops.Parts]time.Duration
 }
 
@@ -70,7 +70,7 @@ func New(device metal.Device, o Options) (*Backend, error) {
 		cmd:     commands{queue: queue},
 		kernels: newKernels(device),
 		weights: newWeights(o.Mapped),
-		named:   map[string]*memory{},
+		named:   map[scratchPart]*memory{},
 	}
 	return b, nil
 }
@@ -178,6 +178,7 @@ func (b *Backend) drain(ctx context.Context) error {
 	b.endSweep()
 	if b.cmd.open == nil {
 		b.bury()
+		b.ropes.landed()
 	}
 	return ctx.Err()
 }

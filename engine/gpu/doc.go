@@ -19,6 +19,8 @@
 //     their address: a matrix or vector that was passed once must stay as it is while the Backend lives.
 //  5. Freed memory is given back to the device once no pending work can use it. Options.MemoryBytes bounds all that the
 //     Backend holds on the device: tensors, scratch and copies.
+//  6. What operations work in beside tensors, weights and slots is one layout (layout.go), which WorkBytes sizes and
+//     Reserve allocates. It only grows, and DropScratch gives all of it back.
 //
 // It refuses shapes that do not fit by panicking: that is a fault in the network. Its methods may be called from any
 // goroutine, one operation at a time runs through a lock; what makes two of them a sequence is the caller's order.

@@ -171,7 +171,7 @@ func upload[T any](e *encoding, values []T) region {
 
 // lasting is memory of at least n bytes under a name, kept from operation to operation. Where it has to grow, its
 // content is lost and what was bound before stays valid for the work that uses it. nil after a failure.
-func (e *encoding) lasting(name string, n int) *memory {
+func (e *encoding) lasting(name scratchPart, n int) *memory {
 	if e.failed() {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (t *route) row(r int) (experts []int32, weights []float32) {
 func (e *encoding) newRoute(rows, k int) *route {
 	e.b.choices.routes++
 	t := &route{b: e.b, turn: e.b.choices.routes, rows: rows, k: k}
-	t.experts, t.weights = e.lasting("route experts", 4*rows*k), e.lasting("route weights", 4*rows*k)
+	t.experts, t.weights = e.lasting(routeExperts, 4*rows*k), e.lasting(routeWeights, 4*rows*k)
 	if e.failed() {
 		t.experts, t.weights = nil, nil
 	}
@@ -105,16 +105,9 @@ func (b *Backend) RunExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Ro
 	return run.mapped()
 }
 
-// ExpertBytes is the most memory that RunExperts takes beside its tensors and slots: activations and outputs of the pairs
-// in flight, and the lists of tiles and pairs. Stored records come in any order and only once, so that the outputs of all
-// slots are held until their sums are made in slot order.
+// ExpertBytes is the most memory that RunExperts takes beside its tensors and slots, with any number of experts.
 func (b *Backend) ExpertBytes(d ops.ExpertDims, rows int) int {
-	pairs := rows * d.TopK
-	lists := 4*8*pairs + 4*chunkBytes
-	if d.Stored {
-		return 4*(pairs*d.Width+2*rows*min(d.TopK, expertGroupMax)*d.Inner) + lists
-	}
-	return 4*pairs*(2*d.Inner+columnsAtOnce(pairs, d.Width)) + lists
+	return expertScratch(d, rows) + expertLists(d, rows*d.TopK, rows) + 2*chunkBytes
 }
 
 // columnsAtOnce is how many columns of y are computed at a time, for all slots.

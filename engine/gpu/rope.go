@@ -9,40 +9,75 @@ import (
 
 const denseRope kernel[shaders.RopeParams] = "dense_rope"
 
-// ropeTables keeps the last few tables of cosines and sines on the device: one chunk's layers ask for the same ones.
+// ropeSets is how many sets of positions are kept: a chunk's layers ask for the same ones, rows and pooled blocks of
+// the trunk and of the draft head.
+const ropeSets = 4
+
+// ropeTables keeps the last few tables of cosines and sines on the device, side by side in one allocation.
 type ropeTables struct {
-	tables [4]ropeTable
+	mem    *memory
+	each   int // bytes of a table's place
+	tables [ropeSets]ropeTable
 	next   int // to be replaced
 }
 
 type ropeTable struct {
 	rope           ops.Rope
-	pos, step, len int // rows [0, len) stand at pos + r*step
-	mem            *memory
+	pos, step, len int  // rows [0, len) stand at pos + r*step
+	pending        bool // work that is under way may read it
 }
+
+// ropeBytes is the place of one table for so many rows.
+func ropeBytes(rows, rot int) int { return piece(4 * rows * rot) }
+
+// reserve makes places of at least so many bytes.
+func (t *ropeTables) reserve(b *Backend, each int) error {
+	if t.mem != nil && t.each >= each {
+		return nil
+	}
+	t.release(b)
+	m, err := b.allocate(ropeSets * each)
+	if err == nil {
+		t.mem, t.each = m, each
+	}
+	return err
+}
+
+func (t *ropeTables) place(i int) region { return region{t.mem.buf, i * t.each} }
 
 // table is a table whose first rows serve n rows from pos on. Angles are float64 on the host, rounded once as sine and
 // cosine, so that positions past 2^24 radians lose nothing.
 func (e *encoding) table(rope ops.Rope, pos, step, n int) region {
 	t := &e.b.ropes
-	for i := range t.tables {
-		if k := &t.tables[i]; k.mem != nil && k.rope == rope && k.pos == pos && k.step == step && k.len >= n {
-			return k.mem.whole()
-		}
-	}
 	if e.failed() {
 		return region{}
 	}
-	m, err := e.b.allocate(4 * n * rope.Rot)
-	if err != nil {
+	if err := t.reserve(e.b, ropeBytes(n, rope.Rot)); err != nil {
 		e.b.fail(err)
 		return region{}
 	}
-	fillRope(m.floats[:n*rope.Rot], rope, pos, step)
-	e.b.release(t.tables[t.next].mem)
-	t.tables[t.next] = ropeTable{rope, pos, step, n, m}
-	t.next = (t.next + 1) % len(t.tables)
-	return m.whole()
+	for i := range t.tables {
+		if k := &t.tables[i]; k.rope == rope && k.pos == pos && k.step == step && k.len >= n {
+			k.pending = true
+			return t.place(i)
+		}
+	}
+	i := t.next
+	if t.tables[i].pending && !e.sync() { // never within a chunk, which asks for no more sets
+		return region{}
+	}
+	floats := t.mem.floats[i*t.each/4:]
+	fillRope(floats[:n*rope.Rot], rope, pos, step)
+	t.tables[i] = ropeTable{rope, pos, step, n, true}
+	t.next = (i + 1) % ropeSets
+	return t.place(i)
+}
+
+// landed says that no work is under way.
+func (t *ropeTables) landed() {
+	for i := range t.tables {
+		t.tables[i].pending = false
+	}
 }
 
 // fillRope writes rows of Rot/2 cosines, then Rot/2 sines.
@@ -59,9 +94,7 @@ func fillRope(table []float32, rope ops.Rope, pos, step int) {
 }
 
 func (t *ropeTables) release(b *Backend) {
-	for i := range t.tables {
-		b.release(t.tables[i].mem)
-	}
+	b.release(t.mem)
 	*t = ropeTables{}
 }
 

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -11,7 +12,7 @@ import (
 	"lector/engine/gpu"
 	"lector/engine/qwen4exp"
 	"lector/engine/weights"
-	"lector/engine/weights/pack"
+	"lector/metal"
 	"lector/metal/record"
 	"lector/shaders"
 )
@@ -41,15 +42,7 @@ func int32s(data []byte) []int32 {
 // A layer of a prefill costs the host one wait, for its routing, wherever the experts are.
 func TestOneHostWaitALayer(t *testing.T) {
 	const layers = 8
-	stored := filepath.Join(t.TempDir(), "store")
-	source, err := weights.Open(filepath.Join(fixtures, "tiny"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.Close()
-	if _, err := pack.Run(context.Background(), source, stored, pack.Options{Settings: pack.Settings{Group: 64}}); err != nil {
-		t.Fatal(err)
-	}
+	stored := packTiny(t)
 	for name, dir := range map[string]string{"experts in memory": filepath.Join(fixtures, "tiny"), "experts in storage": stored} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{1, 3, layers} {
@@ -95,12 +88,25 @@ type recorded struct {
 	device   *record.Device
 	engine   *qwen4exp.Engine
 	sequence *qwen4exp.Sequence
+	room     int64 // the working set that the device recommends; 0: its own
 }
 
-func openRecorded(t *testing.T, dir string, dispatch func(record.Dispatch)) *recorded {
+// bounded is a device that recommends what the test says.
+type bounded struct {
+	*record.Device
+	m *recorded
+}
+
+func (b bounded) Properties() metal.Properties {
+	p := b.Device.Properties()
+	p.WorkingSetBytes = cmp.Or(b.m.room, p.WorkingSetBytes)
+	return p
+}
+
+func openRecorded(t *testing.T, dir string, dispatch func(record.Dispatch), o ...qwen4exp.Options) *recorded {
 	t.Helper()
 	m := &recorded{device: record.New(record.Options{Dispatch: dispatch})}
-	b, err := gpu.New(m.device, gpu.Options{})
+	b, err := gpu.New(bounded{m.device, m}, gpu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,15 +114,18 @@ func openRecorded(t *testing.T, dir string, dispatch func(record.Dispatch)) *rec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.engine, err = qwen4exp.Open(c, b, qwen4exp.Options{}); err != nil {
+	if m.engine, err = qwen4exp.Open(c, b, append(o, qwen4exp.Options{})[0]); err != nil {
 		t.Fatal(err)
 	}
-	if m.sequence, err = m.engine.Sequence(64); err != nil {
+	if m.sequence, err = m.engine.Sequence(400); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(m.sequence.Close(), m.engine.Close(), b.Close(), c.Close()); err != nil {
 			t.Error(err)
+		}
+		if c := m.device.Counts(); c.BufferBytes != 0 || c.Buffers != 0 {
+			t.Errorf("%d bytes in %d buffers are left on the device", c.BufferBytes, c.Buffers)
 		}
 	})
 	return m

@@ -1,6 +1,7 @@
 package qwen4exp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,12 +23,10 @@ type budget struct {
 	states int64 // of live sequences
 }
 
-// chunkBytes is what a chunk of rows works in, the backend's own memory and gathered n-gram rows included.
+// chunkBytes is what a chunk of rows works in: the backend's memory, and gathered n-gram rows in the host's.
 func (e *Engine) chunkBytes(rows int, views bool) int {
-	d := &e.net.dims
-	total := scratchBytes(d, rows, views)
+	total := e.ScratchBytes(rows, views)
 	packed := e.checkpoint.Packed()
-	total += e.be.ExpertBytes(ops.ExpertDims{Width: d.Hidden, Inner: d.Inner, TopK: d.TopK, Stored: packed != nil}, rows+1) // the head has one row more
 	for i := range e.net.layers {
 		if p := e.net.layers[i].ple; p != nil && packed != nil {
 			total += stream.GatherBytes(packed, p.stored, rows*len(p.hash.Vocab))
@@ -53,8 +52,12 @@ func (e *Engine) share() error {
 		ring = max(least, min(ring, least+int(rest/4/b.slot)))
 		rest -= int64(ring-least) * b.slot
 	}
-	e.maxRows = min(e.checkpoint.Config().MaxTokens, MaxRows)
-	if b.total > 0 {
+	e.maxRows = e.rowsLimit()
+	if b.total == 0 {
+		if e.maxRows, err = e.RowsFit(0, false); err != nil {
+			return err
+		}
+	} else {
 		share := int64(e.chunkBytes(1, false)) + rest/2
 		e.maxRows = max(1, rowsFit(int(share), e.maxRows, func(rows int) int { return e.chunkBytes(rows, false) }))
 	}
@@ -165,22 +168,45 @@ func (e *Engine) giveBack(held int64) {
 	e.fitPool()
 }
 
-// RowsFit is the largest chunk whose work fits budget bytes (0: the engine's own share); views counts the logits of
-// every row.
+// rowsLimit caps a chunk where memory does not.
+func (e *Engine) rowsLimit() int {
+	return min(e.checkpoint.Config().MaxTokens, cmp.Or(e.opt.MaxRows, MaxRows))
+}
+
+// RowsFit is the largest chunk whose work fits budget bytes (0: the engine's own share, or without one what the device
+// recommends to hold); views counts the logits of every row.
 func (e *Engine) RowsFit(budget int, views bool) (int, error) {
-	limit := e.checkpoint.Config().MaxTokens
+	limit := e.rowsLimit()
 	if budget == 0 {
-		if e.budget.total == 0 {
-			return min(limit, MaxRows), nil
-		}
 		budget = int(e.budget.chunk)
+		if e.budget.total == 0 {
+			if budget = int(e.room()); budget == 0 {
+				return limit, nil
+			}
+		}
 	}
 	rows := rowsFit(budget, limit, func(rows int) int { return e.chunkBytes(rows, views) })
 	if rows == 0 {
-		return 0, fmt.Errorf("%w: a chunk of one token needs %d bytes, the budget is %d: raise --memory",
+		return 0, fmt.Errorf("%w: a chunk of one token needs %d bytes, there are %d: raise --memory",
 			engine.ErrMemory, e.chunkBytes(1, views), budget)
 	}
 	return rows, nil
+}
+
+// room is what the device recommends for chunks: what it has left, and what a chunk's scratch holds already. 0: it
+// recommends nothing.
+func (e *Engine) room() int64 {
+	own, ok := e.be.(ops.Scratch)
+	if !ok {
+		return 0
+	}
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
+	room := own.Room()
+	if room > 0 && e.scratch.rows > 0 {
+		room += int64(e.ScratchBytes(e.scratch.rows, false))
+	}
+	return room
 }
 
 // read is what was read from storage so far.
@@ -218,6 +244,6 @@ type tally struct {
 }
 
 func (t *tally) Alloc(rows, cols int) (ops.Tensor, error) {
-	t.bytes += (int64(rows)*int64(cols)*4 + pageBytes - 1) / pageBytes * pageBytes
+	t.bytes += int64(pages(t.Backend, rows*cols*4))
 	return ops.Tensor{Rows: rows, Cols: cols}, nil
 }

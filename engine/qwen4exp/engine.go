@@ -32,6 +32,8 @@ type Options struct {
 	Memory int
 	// Beside is how much of Memory the rest of the process takes, so that the engine leaves it alone.
 	Beside int
+	// MaxRows caps a chunk in tokens. 0: the usual.
+	MaxRows int
 	// Stream says how a packed store is read.
 	Stream stream.Options
 }
@@ -175,17 +177,20 @@ func (e *Engine) claim(ctx context.Context, rows int) (release func(), err error
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := e.scratch.ensure(e.be, &e.net.dims, rows); err != nil {
+	if err := e.scratch.ensure(e, rows); err != nil {
 		<-e.turn
 		return nil, err
 	}
 	return func() { <-e.turn }, nil
 }
 
-// ReleaseScratch gives the chunk memory back; the next chunk allocates it again.
+// ReleaseScratch gives the chunk memory back, the backend's own included; the next chunk allocates it again.
 func (e *Engine) ReleaseScratch() {
 	e.turn <- struct{}{}
 	e.scratch.release(e.be, &e.net.dims)
+	if own, ok := e.be.(ops.Scratch); ok {
+		own.DropScratch()
+	}
 	<-e.turn
 }
 

@@ -5,8 +5,8 @@ import "lector/engine/ops"
 // BackendOf lets tests reach the backend that they opened an engine on.
 func BackendOf(e *Engine) ops.Backend { return e.be }
 
-// ScratchBytes is what a chunk of rows needs.
-func ScratchBytes(e *Engine, rows int, views bool) int { return e.chunkBytes(rows, views) }
+// ChunkBytes is what a chunk of rows needs.
+func ChunkBytes(e *Engine, rows int, views bool) int { return e.chunkBytes(rows, views) }
 
 // Planned is what chunks, the ring and live sequences take of the budget.
 func Planned(e *Engine) int64 { return e.budget.chunk + e.budget.ring + e.budget.states }

@@ -18,15 +18,14 @@ type pass struct {
 	dims      *dims
 	ctx       context.Context
 	rows      int
-	pos       int            // of row 0
-	ids       []engine.Token // of the rows
-	history   []engine.Token // the sequence's tokens, the rows' own included
-	keep      bool           // keep what a replay needs
-	draft     bool           // a pass of the draft head: its time is MTP's
-	pending   ops.Tensor     // block output whose injection is deferred
-	rowIDs    []int64
-	store     *stream.Store             // nil where all weights are in memory
-	gathering map[int]*stream.Gathering // n-gram rows on their way, by table
+	pos       int             // of row 0
+	ids       []engine.Token  // of the rows
+	history   []engine.Token  // the sequence's tokens, the rows' own included
+	keep      bool            // keep what a replay needs
+	draft     bool            // a pass of the draft head: its time is MTP's
+	pending   ops.Tensor      // block output whose injection is deferred
+	store     *stream.Store   // nil where all weights are in memory
+	gathering map[*ple]ngrams // rows on their way, by the layer that takes them
 	stats     *engine.ChunkStats
 	timer     *timer
 	whole     *tensors
@@ -37,7 +36,7 @@ type pass struct {
 func newPass(ctx context.Context, s *Sequence, rows int, stats *engine.ChunkStats) *pass {
 	f := &pass{
 		be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, timer: newTimer(s.engine.be), whole: &s.engine.scratch.tensors, view: s.view,
-		store: s.engine.store, gathering: map[int]*stream.Gathering{},
+		store: s.engine.store, gathering: map[*ple]ngrams{},
 	}
 	return f.of(rows, s.st.pos, nil)
 }

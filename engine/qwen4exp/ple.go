@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lector/engine/ops"
+	"lector/engine/stream"
 	"lector/engine/weights"
 )
 
@@ -55,32 +56,53 @@ func (m *ple) forward(f *pass, st *pleState) error {
 	return nil
 }
 
+// ngrams are the rows that a chunk takes from one layer's table, on their way.
+type ngrams struct {
+	ids      []int64           // heads ids a row of the chunk
+	gathered *stream.Gathering // of a packed store, else nil
+	warming  *warming          // of a mapped table, else nil
+}
+
 // gather starts to read the rows of the chunk's n-grams, which depend on tokens alone, for every layer that needs some.
 func (m *network) gather(f *pass) {
-	if f.store == nil || f.skips("ple") {
+	if f.skips("ple") {
 		return
 	}
 	for i := range m.layers[:f.layerCap(len(m.layers))] {
-		if p := m.layers[i].ple; p != nil {
-			f.gathering[p.stored] = f.store.Gather(f.ctx, p.stored, p.rowIDs(f))
+		p := m.layers[i].ple
+		if p == nil {
+			continue
 		}
+		n := ngrams{ids: p.rowIDs(f)}
+		if f.store != nil {
+			n.gathered = f.store.Gather(f.ctx, p.stored, n.ids)
+		} else {
+			n.warming = warm(&p.table, n.ids)
+		}
+		f.gathering[p] = n
 	}
 }
 
 // endGather stops what is being read.
 func (f *pass) endGather() {
-	for _, g := range f.gathering {
-		g.End()
+	for _, n := range f.gathering {
+		if n.gathered != nil {
+			n.gathered.End()
+		} else {
+			n.warming.end()
+		}
 	}
 	clear(f.gathering)
 }
 
 // rows is the table to gather from and the ids in it: the whole table, or the rows that were read for this chunk.
 func (m *ple) rows(f *pass) (ops.Table, []int64, error) {
-	if f.store == nil {
-		return m.table, m.rowIDs(f), nil
+	n := f.gathering[m]
+	if n.gathered == nil {
+		n.warming.wait()
+		return m.table, n.ids, nil
 	}
-	rows, err := f.gathering[m.stored].Wait()
+	rows, err := n.gathered.Wait()
 	if err != nil {
 		return ops.Table{}, nil, err
 	}
@@ -93,10 +115,9 @@ func (m *ple) rows(f *pass) (ops.Table, []int64, error) {
 
 // rowIDs hashes the chunk's n-grams: heads ids a row.
 func (m *ple) rowIDs(f *pass) []int64 {
-	heads := len(m.hash.Vocab)
-	f.rowIDs = grow(f.rowIDs, f.rows*heads)
-	m.hash.RowIDs(f.rowIDs, f.history, len(f.history)-f.rows, f.dims.EOS)
-	return f.rowIDs
+	ids := make([]int64, f.rows*len(m.hash.Vocab))
+	m.hash.RowIDs(ids, f.history, len(f.history)-f.rows, f.dims.EOS)
+	return ids
 }
 
 // replay advances st, put back to before a batch, by the batch's first rows.

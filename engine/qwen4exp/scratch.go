@@ -2,17 +2,25 @@ package qwen4exp
 
 import (
 	"fmt"
-	"slices"
 
 	"lector/engine"
 	"lector/engine/ops"
 )
 
-// MaxRows caps a chunk where the memory budget does not.
+// MaxRows caps a chunk where neither Options nor the memory does.
 const MaxRows = 4096
 
-// pageBytes is what a device rounds an allocation up to; budgets count it.
+// pageBytes is what an allocation is rounded up to where a backend does not say: the page of Apple's processors.
 const pageBytes = 16 << 10
+
+// pages rounds the bytes of one allocation up.
+func pages(be ops.Backend, bytes int) int {
+	page := pageBytes
+	if s, ok := be.(ops.Scratch); ok {
+		page = s.PageBytes()
+	}
+	return (max(bytes, 1) + page - 1) / page * page
+}
 
 // tensors is the scratch of a chunk: everything that is neither weights nor state.
 type tensors struct {
@@ -77,22 +85,50 @@ func (t *tensors) walk(d *dims, rows int, visit func(t *ops.Tensor, rows, cols i
 	visit(&t.logits, decodeRows, d.Vocab)
 }
 
-// scratchBytes is what a chunk of rows needs, page rounding included; views adds all-rows logits.
-func scratchBytes(d *dims, rows int, views bool) int {
-	total := 0
-	visit := func(_ *ops.Tensor, rows, cols int) {
-		total += (rows*cols*4 + pageBytes - 1) / pageBytes * pageBytes
-	}
+// ScratchBytes is what a chunk of rows takes of the backend's memory, page rounding included: the tensors, and what the
+// backend works in beside them. views adds all-rows logits.
+func (e *Engine) ScratchBytes(rows int, views bool) int {
+	d, total := &e.net.dims, 0
+	visit := func(_ *ops.Tensor, rows, cols int) { total += pages(e.be, rows*cols*4) }
 	new(tensors).walk(d, rows+1, visit)
 	if views {
 		visit(nil, rows, d.Vocab)
 	}
-	return total
+	w := e.work(rows)
+	if s, ok := e.be.(ops.Scratch); ok {
+		return total + s.WorkBytes(w)
+	}
+	return total + e.be.ExpertBytes(w.Experts, w.Rows)
+}
+
+// work is what a chunk of rows asks of a backend. The head has one row more.
+func (e *Engine) work(rows int) ops.Work {
+	d, packed := &e.net.dims, e.checkpoint.Packed()
+	w := ops.Work{
+		Rows: rows + 1, Context: e.checkpoint.Config().MaxTokens, Choices: d.Experts,
+		Experts: ops.ExpertDims{Width: d.Hidden, Inner: d.Inner, TopK: d.TopK, Stored: packed != nil},
+		Ratio:   d.Ratio, Budget: d.Budget / d.Ratio, Rot: d.Rope.Rot, Vectors: d.Delta.Hv,
+	}
+	for i := range e.net.layers {
+		p := e.net.layers[i].ple
+		if p == nil {
+			continue
+		}
+		row := 0 // the longest of the table's rows
+		if packed != nil {
+			row = packed.NgramRowBytes(p.stored)
+		}
+		for _, m := range p.table.Shards {
+			row = max(row, m.Bytes()/max(m.Out, 1))
+		}
+		w.Ngrams = max(w.Ngrams, row*len(p.hash.Vocab))
+	}
+	return w
 }
 
 // rowsFit is the largest chunk, at most limit rows, for which bytes gives at most budget; 0 if none does.
 func rowsFit(budget, limit int, bytes func(rows int) int) int {
-	low, high := 0, min(limit, MaxRows)
+	low, high := 0, limit
 	for low < high {
 		mid := low + (high-low+1)/2
 		if bytes(mid) <= budget {
@@ -111,19 +147,22 @@ type scratch struct {
 }
 
 // ensure makes room for a chunk of rows.
-func (s *scratch) ensure(be ops.Backend, d *dims, rows int) error {
+func (s *scratch) ensure(e *Engine, rows int) error {
 	if s.rows >= rows {
 		return nil
 	}
-	s.release(be, d)
+	s.release(e.be, &e.net.dims)
 	var err error
-	s.walk(d, rows+1, func(t *ops.Tensor, rows, cols int) {
+	s.walk(&e.net.dims, rows+1, func(t *ops.Tensor, rows, cols int) {
 		if err == nil {
-			*t, err = be.Alloc(rows, cols)
+			*t, err = e.be.Alloc(rows, cols)
 		}
 	})
+	if own, ok := e.be.(ops.Scratch); ok && err == nil {
+		err = own.Reserve(e.work(rows))
+	}
 	if err != nil {
-		s.release(be, d)
+		s.release(e.be, &e.net.dims)
 		return fmt.Errorf("allocate scratch for %d rows: %w", rows, err)
 	}
 	s.rows = rows
@@ -140,6 +179,3 @@ func (s *scratch) release(be ops.Backend, d *dims) {
 	})
 	s.rows = 0
 }
-
-// grow returns a slice of length n, reusing s where it is long enough.
-func grow[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

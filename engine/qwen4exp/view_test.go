@@ -121,10 +121,10 @@ func TestRowsFitTheBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if need := qwen4exp.ScratchBytes(e, rows, false); need > budget {
+		if need := qwen4exp.ChunkBytes(e, rows, false); need > budget {
 			t.Errorf("%d rows need %d of %d bytes", rows, need, budget)
 		}
-		if need := qwen4exp.ScratchBytes(e, rows+1, false); need <= budget && rows < qwen4exp.MaxRows {
+		if need := qwen4exp.ChunkBytes(e, rows+1, false); need <= budget && rows < qwen4exp.MaxRows {
 			t.Errorf("%d rows would fit %d bytes, %d are allowed", rows+1, budget, rows)
 		}
 		views, err := e.RowsFit(budget, true)
