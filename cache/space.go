@@ -21,6 +21,7 @@ const maxDocumentBytes = MaxBlob
 type Space struct {
 	Store  Store
 	Tenant string           // "" is DefaultTenant
+	Spool  Stager           // where chunks wait for a store that is slow; nil: in the store, where that can keep them
 	Now    func() time.Time // the store's clock; nil: this machine's, which must be right to the hour
 
 	blobLimit int64 // tests cut streams into smaller blobs; 0 is MaxBlob
@@ -94,9 +95,8 @@ func (s *Space) readNamed(ctx context.Context, name string, d Digest, limit int6
 
 // putBlob puts bytes under a name that holds their digest, and says whether it wrote. A hit checks the size that
 // is there, since a cut upload may have left a short object.
-func (s *Space) putBlob(ctx context.Context, name string, b []byte) (wrote bool, err error) {
-	size := int64(len(b))
-	err = s.Store.Put(ctx, name, bytes.NewReader(b), size, IfAbsent)
+func (s *Space) putBlob(ctx context.Context, name string, size int64, b Staged) (wrote bool, err error) {
+	err = b.Put(ctx, name, IfAbsent)
 	if err == nil {
 		return true, nil
 	}
@@ -110,7 +110,7 @@ func (s *Space) putBlob(ctx context.Context, name string, b []byte) (wrote bool,
 	if err == nil && object.Size == size && s.Age(object) < RefreshAge {
 		return false, nil
 	}
-	if err := s.Store.Put(ctx, name, bytes.NewReader(b), size, Replace); err != nil {
+	if err := b.Put(ctx, name, Replace); err != nil {
 		return false, fmt.Errorf("store %s again in place of a cut or an old one: %w", name, err)
 	}
 	return true, nil

@@ -3,8 +3,11 @@ package cache
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // StepArgs is one finished chunk.
@@ -28,39 +31,62 @@ type Written struct {
 	ReusedBytes int64
 }
 
-// PutStep stores one finished chunk in the order of promise 1: its rows, the recurrent state at To, the mark that
-// it is kept, then the node. It returns the node as it stands. Repeating it changes nothing.
+// PutStep stores one finished chunk in the order of promise 1: its rows and the recurrent state at To, the mark that
+// it is kept, then the node. It returns the node as it stands. Repeating it changes nothing. The regions must not
+// change before it returns.
 // Errors: ErrDiverged naming the key and both digests where another computation of the same key differs,
 // ErrCorrupt where the standing node is damaged.
-func (s *Space) PutStep(ctx context.Context, a StepArgs) (Node, Written, error) {
-	var w Written
-	n, err := a.node()
-	if err != nil {
-		return Node{}, w, fmt.Errorf("store chunk [%d, %d): %w", a.From, a.To, err)
-	}
-	if err := s.check(a.Job); err != nil {
-		return Node{}, w, err
-	}
-	if a.Job == "" && !a.Keep {
-		return Node{}, w, fmt.Errorf("store chunk [%d, %d): no job named for its rolling state", a.From, a.To)
-	}
-	if n.Rows, err = s.putStream(ctx, rowSegments(a.Regions, a.From, a.To), s.blobName, &w); err != nil {
-		return Node{}, w, err
-	}
-	stateName := s.blobName
-	if !a.Keep {
-		stateName = func(d Digest) string { return s.rollingFolder(a.Job) + d.String() }
-	}
-	if n.State, err = s.putStream(ctx, fixedSegments(a.Regions), stateName, &w); err != nil {
-		return Node{}, w, err
-	}
-	if a.Keep {
-		if err := s.putNamed(ctx, s.keepName(a.Key), []byte(a.Key.String()+"\n"), 1024); err != nil {
+func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err error) {
+	if st, ok := s.Store.(Stager); ok { // the bytes are written while their digest is computed
+		step, err := s.stage(ctx, st, a)
+		if err != nil {
 			return Node{}, w, err
 		}
+		n, w, err := step.Commit(ctx)
+		return n, w, errors.Join(err, step.Close())
 	}
-	n, err = s.putNode(ctx, n)
+	n, err := s.describe(a)
+	if err != nil {
+		return Node{}, w, err
+	}
+	if w, err = s.putBlobs(ctx, a, &n); err != nil {
+		return Node{}, w, err
+	}
+	n, err = s.describeStored(ctx, a, n)
 	return n, w, err
+}
+
+// describe checks the step and makes its node, but for the blobs.
+func (s *Space) describe(a StepArgs) (Node, error) {
+	n, err := a.node()
+	if err != nil {
+		return Node{}, fmt.Errorf("store chunk [%d, %d): %w", a.From, a.To, err)
+	}
+	if err := s.check(a.Job); err != nil {
+		return Node{}, err
+	}
+	if a.Job == "" && !a.Keep {
+		return Node{}, fmt.Errorf("store chunk [%d, %d): no job named for its rolling state", a.From, a.To)
+	}
+	return n, nil
+}
+
+// describeStored makes a step whose blobs are stored part of the store: the mark, then the node.
+func (s *Space) describeStored(ctx context.Context, a StepArgs, n Node) (Node, error) {
+	if a.Keep {
+		if err := s.putNamed(ctx, s.keepName(a.Key), []byte(a.Key.String()+"\n"), 1024); err != nil {
+			return Node{}, err
+		}
+	}
+	return s.putNode(ctx, n)
+}
+
+// stateName names the recurrent state of a step: kept, or its job's.
+func (s *Space) stateName(a StepArgs) func(Digest) string {
+	if a.Keep {
+		return s.blobName
+	}
+	return func(d Digest) string { return s.rollingFolder(a.Job) + d.String() }
 }
 
 // node checks the step and describes it; its blobs are still to come.
@@ -96,35 +122,62 @@ func (a StepArgs) node() (Node, error) {
 	}, nil
 }
 
-// putStream stores the segments back to back, cut into blobs.
-func (s *Space) putStream(ctx context.Context, segs []segment, name func(Digest) string, w *Written) ([]Blob, error) {
+// cut makes the bodies of the blobs that hold the segments back to back.
+func (s *Space) cut(segs []segment) []*body {
 	limit := int64(MaxBlob)
 	if s.blobLimit > 0 {
 		limit = s.blobLimit
 	}
-	total := int64(0)
-	for _, seg := range segs {
-		total += int64(len(seg.data))
-	}
-	var blobs []Blob
-	buf := make([]byte, 0, min(limit, total))
+	total := newBody(segs).size
+	var out []*body
 	for off := int64(0); off < total; off += limit {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		buf = buf[:0]
-		for _, seg := range window(segs, off, min(limit, total-off)) {
-			buf = append(buf, seg.data...)
-		}
-		b := Blob{Sum(buf), int64(len(buf))}
-		wrote, err := s.putBlob(ctx, name(b.Digest), buf)
-		if err != nil {
-			return nil, err
-		}
-		w.add(b, wrote)
-		blobs = append(blobs, b)
+		out = append(out, newBody(window(segs, off, min(limit, total-off))))
 	}
-	return blobs, nil
+	return out
+}
+
+// putBlobs stores rows and recurrent state straight from the regions, several blobs at a time, and names them in the
+// node.
+func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, err error) {
+	bodies := s.cut(rowSegments(a.Regions, a.From, a.To))
+	first := len(bodies) // of the state
+	bodies = append(bodies, s.cut(fixedSegments(a.Regions))...)
+	blobs, wrote := make([]Blob, len(bodies)), make([]bool, len(bodies))
+	stateName := s.stateName(a)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight)
+	for i, b := range bodies {
+		g.Go(func() (err error) {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			blobs[i] = Blob{b.sum(), b.size}
+			name := s.blobName(blobs[i].Digest)
+			if i >= first {
+				name = stateName(blobs[i].Digest)
+			}
+			wrote[i], err = s.putBlob(gctx, name, b.size, direct{s.Store, b})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return w, err
+	}
+	for i, b := range blobs {
+		w.add(b, wrote[i])
+	}
+	n.Rows, n.State = blobs[:first:first], blobs[first:]
+	return w, nil
+}
+
+// direct is a body that was not staged.
+type direct struct {
+	store Store
+	body  *body
+}
+
+func (d direct) Put(ctx context.Context, name string, how PutMode) error {
+	return d.store.Put(ctx, name, d.body, d.body.size, how)
 }
 
 func (w *Written) add(b Blob, wrote bool) {

@@ -12,7 +12,8 @@
 //  6. Losing the delivery cancels the work's context; nothing is published after that.
 //  7. State is taken only at boundaries where it is defined, and its token count is the state's, not the request's.
 //  8. Work lost to a dead worker is at most one finished chunk; another goes on from the deepest stored node. So
-//     a chunk is durable before the next one is begun.
+//     a chunk is durable in the store before the next one is finished, which is to be computed and staged; and where
+//     nothing can stage it, before the next one is begun.
 //
 // What it refuses: to construct a collaborator, to read the environment, to know what a network looks like, to
 // choose a faster path silently, and to try again what cannot come out otherwise.

@@ -24,8 +24,9 @@ type ingest struct {
 	tokens   []int32
 	cells    []Cell
 	keys     []cache.Key     // of the cells' ends
-	nodes    []cache.Node    // of the cells that are done
+	nodes    []cache.Node    // of the cells that are finished: stored, or the last one on its way
 	seq      engine.Sequence // holds the state at their end; nil while nothing is to be computed
+	pending  *upload         // of the last of nodes, while it is on its way into the store
 	receipt  Receipt
 }
 
@@ -39,7 +40,7 @@ func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 	if err := in.open(ctx); err != nil {
 		return Receipt{}, err
 	}
-	defer func() { err = errors.Join(err, in.replace(nil)) }()
+	defer func() { err = errors.Join(err, in.landed(ctx), in.replace(nil)) }()
 	if err := in.catchUp(ctx); err != nil {
 		return Receipt{}, err
 	}
@@ -47,6 +48,9 @@ func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 		if err := in.cell(ctx); err != nil {
 			return Receipt{}, err
 		}
+	}
+	if err := in.landed(ctx); err != nil {
+		return Receipt{}, err
 	}
 	if err := in.publish(ctx); err != nil {
 		return Receipt{}, err
@@ -146,7 +150,7 @@ func (in *ingest) catchUp(ctx context.Context) error {
 				return err
 			}
 		}
-		in.nodes, in.lastGood = nodes, nodes[n-1].To
+		in.nodes, in.lastGood = nodes, max(in.lastGood, nodes[n-1].To)
 		return nil
 	})
 	if err == nil {
@@ -184,21 +188,23 @@ func (in *ingest) restore(ctx context.Context, nodes []cache.Node) error {
 	return in.replace(fresh)
 }
 
-// cell computes and stores the next cell, or takes it from a worker that did so meanwhile. When it returns, the
-// cell is durable: the next one is not begun before (promise 8).
+// cell computes the next cell and has it stored, or takes it from a worker that did so meanwhile. Where the space can
+// stage it, the store takes it while the next one is computed, and that one is finished only when it has (promise 8).
 func (in *ingest) cell(ctx context.Context) error {
 	if err := in.drained(); err != nil {
-		return err
+		return in.landedOr(ctx, err)
 	}
 	i := len(in.nodes)
 	claim := "node-" + in.keys[i].String()
 	waited, err := in.claim(ctx, claim)
 	if err != nil {
-		return err
+		return in.landedOr(ctx, err)
 	}
+	claimed := true
 	defer func() {
-		// A claim that cannot be given back ends by itself.
-		_ = in.alive.drop(context.WithoutCancel(ctx), claim)
+		if claimed {
+			in.unclaim(ctx, claim)
+		}
 	}()
 	if waited {
 		if err := in.catchUp(ctx); err != nil {
@@ -212,10 +218,28 @@ func (in *ingest) cell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := in.lap(&in.receipt.Seconds.Store, func() error { return in.store(ctx, i, probe) }); err != nil {
+	if err := in.landed(ctx); err != nil {
+		return err
+	}
+	step := in.step(i, probe)
+	if i == len(in.cells)-1 || !in.Space.CanStage() { // nothing is computed behind the last one
+		err = in.lap(&in.receipt.Seconds.Store, func() error { return in.store(ctx, step) })
+	} else {
+		err = in.lap(&in.receipt.Seconds.Store, func() error { return in.stage(ctx, step, claim) })
+		claimed = err != nil
+	}
+	if err != nil {
 		return err
 	}
 	return in.progress(ctx, stats)
+}
+
+// landedOr is err, once the cell before is stored: work that stops leaves nothing behind that it could have stored.
+func (in *ingest) landedOr(ctx context.Context, err error) error {
+	if lost := in.landed(ctx); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // claim waits until nobody else computes the cell, and says whether somebody did.
@@ -266,36 +290,62 @@ func (in *ingest) compute(ctx context.Context, c Cell) (stats engine.ChunkStats,
 	return stats, probe, err
 }
 
-// store makes a computed cell durable, and then gives up the rolling state that it supersedes.
-func (in *ingest) store(ctx context.Context, i int, probe engine.Probe) error {
+// step describes a computed cell.
+func (in *ingest) step(i int, probe engine.Probe) cache.StepArgs {
 	c := in.cells[i]
 	step := cache.StepArgs{Key: in.keys[i], From: c.From, To: c.To, Tokens: in.tokens[c.From:c.To], Probe: storedProbe(probe), Keep: c.Keep}
 	if i > 0 {
 		step.Parent = in.keys[i-1]
 	}
+	return step
+}
+
+// store makes a computed cell durable, and then gives up the rolling state that it supersedes.
+func (in *ingest) store(ctx context.Context, step cache.StepArgs) error {
 	node, written, err := in.putStep(ctx, in.seq, step)
 	if err != nil {
 		return err
 	}
-	in.nodes, in.lastGood = append(in.nodes, node), c.To
+	in.nodes, in.lastGood = append(in.nodes, node), step.To
 	in.count(node, written)
-	if err := in.Space.DropRolling(ctx, in.job.ID, &node); err != nil {
-		return fmt.Errorf("drop superseded state: %w", err)
+	return in.dropSuperseded(ctx, node)
+}
+
+// stage makes a computed cell safe outside of the store, and has the store take it from there.
+func (in *ingest) stage(ctx context.Context, args cache.StepArgs, claim string) error {
+	args, err := in.export(in.seq, args)
+	if err != nil {
+		return err
 	}
+	step, err := in.Space.Stage(ctx, args)
+	if err != nil {
+		return err
+	}
+	in.nodes = append(in.nodes, step.Node)
+	in.begin(ctx, step, claim)
 	return nil
 }
 
 // putStep stores the state that seq holds as the node of one cell.
 func (a *attempt) putStep(ctx context.Context, seq engine.Sequence, step cache.StepArgs) (cache.Node, cache.Written, error) {
+	step, err := a.export(seq, step)
+	if err != nil {
+		return cache.Node{}, cache.Written{}, err
+	}
+	return a.Space.PutStep(ctx, step)
+}
+
+// export completes a step with the state that seq holds, which it shares.
+func (a *attempt) export(seq engine.Sequence, step cache.StepArgs) (cache.StepArgs, error) {
 	if int(seq.Pos()) != step.To { // promise 7
-		return cache.Node{}, cache.Written{}, fmt.Errorf("store state at %d: sequence holds %d tokens: %w", step.To, seq.Pos(), engine.ErrState)
+		return step, fmt.Errorf("store state at %d: sequence holds %d tokens: %w", step.To, seq.Pos(), engine.ErrState)
 	}
 	regions, err := seq.Regions()
 	if err != nil {
-		return cache.Node{}, cache.Written{}, fmt.Errorf("export state at %d: %w", step.To, err)
+		return step, fmt.Errorf("export state at %d: %w", step.To, err)
 	}
 	step.Identity, step.Job, step.Regions = a.identity, a.job.ID, storedRegions(regions)
-	return a.Space.PutStep(ctx, step)
+	return step, nil
 }
 
 // count adds one stored cell to the receipt.

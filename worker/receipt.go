@@ -32,14 +32,17 @@ type TokenCounts struct {
 	Deduped  int `json:"deduped"` // of the computed ones: their rows were stored already
 }
 
-// IngestSeconds is where an attempt's time went; the parts add up to Total.
+// IngestSeconds is where an attempt's time went; Wait, Restore, Prefill, Store and Other add up to Total.
 type IngestSeconds struct {
 	Total   float64 `json:"total"`
 	Wait    float64 `json:"wait"` // for cells that another worker computes
 	Restore float64 `json:"restore"`
 	Prefill float64 `json:"prefill"`
-	Store   float64 `json:"store"`
+	Store   float64 `json:"store"` // reading stood still for storage
 	Other   float64 `json:"other"`
+
+	Held   float64 `json:"held"`   // of Store: waited for the store to take the chunk before, the spool being full
+	Behind float64 `json:"behind"` // beside all of these: the store took chunks while others were read
 }
 
 // close makes the parts add up.

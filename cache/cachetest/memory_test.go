@@ -17,3 +17,10 @@ func TestWrappers(t *testing.T) {
 		return cachetest.NewCrash(cachetest.NewFaulty(cachetest.NewMemory()), -1)
 	})
 }
+
+func TestSpool(t *testing.T) {
+	cachetest.RunStager(t, func(*testing.T) (cache.Stager, cache.Store) {
+		m := cachetest.NewMemory()
+		return cachetest.NewSpool(m, 4<<20), m
+	})
+}

@@ -14,9 +14,6 @@ import (
 	"lector/cache"
 )
 
-// copyBytes is how much is copied between two looks at the context.
-const copyBytes = 1 << 20
-
 // publishTries is how often a folder is made again that a Delete elsewhere has just removed as empty.
 const publishTries = 8
 
@@ -35,11 +32,21 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size i
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, explain(err))
 	}
+	defer s.root.Remove(temp) // the object stands or not whether this succeeds; Open sweeps what is left
+	return s.name(ctx, temp, name, how)
+}
+
+// name makes a synced temporary file the object of that name. The temporary name stays, but for a Replace that
+// succeeded.
+func (s *Store) name(ctx context.Context, temp, name string, how cache.PutMode) error {
+	file, err := place(name)
+	if err != nil {
+		return err
+	}
 	if how == cache.IfAbsent {
 		err = s.publish(temp, file, s.root.Link)
-		s.root.Remove(temp) // the object stands or not whether this succeeds; Open sweeps what is left
-	} else if err = s.publish(temp, file, s.root.Rename); err != nil {
-		s.root.Remove(temp) // gone already where only the sync failed; otherwise Open sweeps it
+	} else {
+		err = s.publish(temp, file, s.root.Rename)
 	}
 	switch {
 	case err == nil:
@@ -72,15 +79,12 @@ func (s *Store) taken(ctx context.Context, name, file string) (bool, error) {
 
 // writeTemp writes exactly size bytes of body to a synced temporary file, and leaves none behind on failure.
 func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, err error) {
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
 	temp = path.Join(tempFolder, rand.Text())
 	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}
-	err = copyExactly(ctx, f, body, size)
+	err = cache.CopyExactly(ctx, f, body, size)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -92,27 +96,6 @@ func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (
 		return "", err
 	}
 	return temp, nil
-}
-
-// copyExactly refuses a body that is not of its size.
-func copyExactly(ctx context.Context, w io.Writer, body io.Reader, size int64) error {
-	for left := size; left > 0; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := io.CopyN(w, body, min(left, copyBytes))
-		left -= n
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("body has %d bytes, not %d: %w", size-left, size, io.ErrUnexpectedEOF)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if n, err := io.CopyN(io.Discard, body, 1); n != 0 || !errors.Is(err, io.EOF) {
-		return fmt.Errorf("body has more than its %d bytes", size)
-	}
-	return ctx.Err()
 }
 
 // publish gives the temporary file its name in a folder that it makes, and syncs the folders. When that sync

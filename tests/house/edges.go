@@ -76,6 +76,8 @@ func familyEdges() []Edge {
 			Why: "a store moves bytes: it knows its contract, no queue, no engine and no other store"},
 		{From: []string{"cache/s3/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/s3/..."},
 			Why: "a store moves bytes: it knows its contract, no queue, no engine and no other store"},
+		{From: []string{"cache/spool/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/spool/..."},
+			Why: "a spool keeps bytes for any store: it knows the contract alone"},
 		{From: []string{"cache/tag/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/tag/..."},
 			Why: "a tag is a name in any store: it knows the contract alone"},
 		{From: []string{"cache/sign/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/sign/..."},

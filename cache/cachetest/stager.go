@@ -1,0 +1,221 @@
+package cachetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"lector/cache"
+)
+
+// RunStager is what every cache.Stager must do. open returns one whose room is not taken, and the empty store that
+// its objects go to.
+func RunStager(t *testing.T, open func(t *testing.T) (cache.Stager, cache.Store)) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, cache.Stager, cache.Store)
+	}{
+		{"put", stagedPut},
+		{"put again", stagedPutAgain},
+		{"sizes", stagedSizes},
+		{"room", stagedRoom},
+		{"close", stagedClose},
+		{"cancelled", stagedCancelled},
+		{"at once", stagedAtOnce},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, store := open(t)
+			c.test(t, st, store)
+		})
+	}
+}
+
+func stage(t *testing.T, st cache.Stager, bodies ...string) (cache.Batch, []cache.Staged) {
+	t.Helper()
+	sizes := make([]int64, len(bodies))
+	for i, b := range bodies {
+		sizes[i] = int64(len(b))
+	}
+	batch, err := st.Stage(t.Context(), sizes)
+	if err != nil {
+		t.Fatalf("Stage: %v", err)
+	}
+	t.Cleanup(func() { batch.Close() })
+	var out []cache.Staged
+	for _, b := range bodies {
+		s, err := batch.Add(t.Context(), strings.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatalf("Add: %v", err)
+		}
+		out = append(out, s)
+	}
+	return batch, out
+}
+
+// Nothing shows before Put, and then what was added does.
+func stagedPut(t *testing.T, st cache.Stager, store cache.Store) {
+	batch, staged := stage(t, st, "rows of a chunk", "its state")
+	if got := listed(t, store, ""); len(got) != 0 {
+		t.Errorf("before the puts the store lists %v", got)
+	}
+	for i, name := range []string{hexName("t/blobs/", 1), hexName("t/rolling/job/", 2)} {
+		if err := staged[i].Put(t.Context(), name, cache.IfAbsent); err != nil {
+			t.Fatalf("Put: %v", err)
+		}
+	}
+	if err := batch.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if a, b := get(t, store, hexName("t/blobs/", 1)), get(t, store, hexName("t/rolling/job/", 2)); a != "rows of a chunk" || b != "its state" {
+		t.Errorf("the store has %q and %q", a, b)
+	}
+}
+
+// A put may be repeated, under either mode; it leaves a standing object alone or replaces it.
+func stagedPutAgain(t *testing.T, st cache.Stager, store cache.Store) {
+	name := hexName("t/blobs/", 1)
+	put(t, store, name, "cut", cache.IfAbsent)
+	_, staged := stage(t, st, "whole")
+	for range 2 {
+		if err := staged[0].Put(t.Context(), name, cache.IfAbsent); !errors.Is(err, cache.ErrExists) {
+			t.Errorf("put of a taken name: %v, want ErrExists", err)
+		}
+	}
+	if got := get(t, store, name); got != "cut" {
+		t.Errorf("the standing object became %q", got)
+	}
+	for range 2 {
+		if err := staged[0].Put(t.Context(), name, cache.Replace); err != nil {
+			t.Errorf("replace: %v", err)
+		}
+	}
+	if err := staged[0].Put(t.Context(), "../out", cache.IfAbsent); !errors.Is(err, cache.ErrName) {
+		t.Errorf("put of no name: %v", err)
+	}
+	if got := get(t, store, name); got != "whole" {
+		t.Errorf("the store has %q", got)
+	}
+	if got := listed(t, store, ""); len(got) != 1 {
+		t.Errorf("store lists %v", got)
+	}
+}
+
+// A body that is not of its size is refused and leaves nothing.
+func stagedSizes(t *testing.T, st cache.Stager, store cache.Store) {
+	for _, size := range []int64{4, 6, 1 << 20} {
+		batch, err := st.Stage(t.Context(), []int64{size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := batch.Add(t.Context(), strings.NewReader("whole"), size); err == nil {
+			t.Errorf("a body of 5 bytes was taken as %d", size)
+		}
+		if err := batch.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, staged := stage(t, st, strings.Repeat("0123456789abcdef", 3<<16), "")
+	for i, s := range staged {
+		if err := s.Put(t.Context(), fmt.Sprint("t/", i), cache.IfAbsent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := get(t, store, "t/0"); got != strings.Repeat("0123456789abcdef", 3<<16) {
+		t.Errorf("%d bytes came back as others", len(got))
+	}
+	if got := get(t, store, "t/1"); got != "" {
+		t.Errorf("nothing came back as %q", got)
+	}
+}
+
+// A batch takes what it was opened for and no more.
+func stagedRoom(t *testing.T, st cache.Stager, _ cache.Store) {
+	batch, _ := stage(t, st, "12345")
+	if _, err := batch.Add(t.Context(), strings.NewReader("1"), 1); err == nil {
+		t.Error("a full batch took more")
+	}
+}
+
+// What is closed takes nothing more and can be closed again; its room is free.
+func stagedClose(t *testing.T, st cache.Stager, store cache.Store) {
+	for range 100 {
+		batch, _ := stage(t, st, "12345", "6789")
+		for range 2 {
+			if err := batch.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := batch.Add(t.Context(), strings.NewReader("12345"), 5); err == nil {
+			t.Fatal("a closed batch took more")
+		}
+	}
+	if got := listed(t, store, ""); len(got) != 0 {
+		t.Errorf("the store lists %v", got)
+	}
+}
+
+func stagedCancelled(t *testing.T, st cache.Stager, store cache.Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if b, err := st.Stage(ctx, []int64{5}); err == nil {
+		b.Close()
+		t.Error("Stage with a context that is over")
+	}
+	batch, staged := stage(t, st, "whole")
+	if err := staged[0].Put(ctx, "t/a", cache.IfAbsent); !errors.Is(err, context.Canceled) {
+		t.Errorf("Put: %v, want the context's error", err)
+	}
+	batch.Close()
+	batch, err := st.Stage(t.Context(), []int64{5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Close()
+	if _, err := batch.Add(ctx, strings.NewReader("whole"), 5); !errors.Is(err, context.Canceled) {
+		t.Errorf("Add: %v, want the context's error", err)
+	}
+	if got := listed(t, store, ""); len(got) != 0 {
+		t.Errorf("the store lists %v", got)
+	}
+}
+
+// Batches may be filled and put from many goroutines.
+func stagedAtOnce(t *testing.T, st cache.Stager, store cache.Store) {
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			sizes := []int64{100, 100, 100}
+			batch, err := st.Stage(t.Context(), sizes)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer batch.Close()
+			var inner sync.WaitGroup
+			for j := range sizes {
+				inner.Go(func() {
+					s, err := batch.Add(t.Context(), strings.NewReader(strings.Repeat(fmt.Sprint(i), 100)), 100)
+					if err == nil {
+						err = s.Put(t.Context(), hexName("t/blobs/", 10*i+j), cache.IfAbsent)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			inner.Wait()
+		})
+	}
+	wg.Wait()
+	for i := range 8 {
+		if got := get(t, store, hexName("t/blobs/", 10*i)); got != strings.Repeat(fmt.Sprint(i), 100) {
+			t.Errorf("batch %d reads %.20q", i, got)
+		}
+	}
+	if got := listed(t, store, ""); len(got) != 24 {
+		t.Errorf("the store lists %d objects", len(got))
+	}
+}

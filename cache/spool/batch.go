@@ -1,0 +1,109 @@
+package spool
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"lector/cache"
+)
+
+// batch is the files of one chunk.
+type batch struct {
+	spool *Spool
+	need  int64
+
+	mu     sync.Mutex
+	sizes  []int64 // not added yet
+	files  []string
+	closed bool
+}
+
+// Add implements cache.Batch.
+func (b *batch) Add(ctx context.Context, body io.ReadSeeker, size int64) (cache.Staged, error) {
+	path, err := b.begin(size)
+	if err != nil {
+		return nil, err
+	}
+	if err := write(ctx, path, body, size); err != nil {
+		return nil, fmt.Errorf("spool %d bytes: %w", size, err)
+	}
+	return &staged{spool: b.spool, path: path, size: size}, nil
+}
+
+// begin takes a size of the batch and names its file, so that Close removes it in any case.
+func (b *batch) begin(size int64) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.sizes, size)
+	if b.closed || i < 0 {
+		return "", fmt.Errorf("spool %d bytes: the batch has no room for them", size)
+	}
+	b.sizes = slices.Delete(b.sizes, i, i+1)
+	path := filepath.Join(b.spool.opt.Folder, rand.Text())
+	b.files = append(b.files, path)
+	return path, nil
+}
+
+// Close implements cache.Batch. No Add may be on its way.
+func (b *batch) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	var errs []error
+	for _, path := range b.files {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove spooled file: %w", err))
+		}
+	}
+	if len(errs) == 0 {
+		b.spool.release(b.need) // what could not be removed still takes its room
+	}
+	return errors.Join(errs...)
+}
+
+// write makes a synced file of exactly size bytes.
+func write(ctx context.Context, path string, body io.ReadSeeker, size int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = cache.CopyExactly(ctx, f, body, size); err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// staged is one file.
+type staged struct {
+	spool *Spool
+	path  string
+	size  int64
+}
+
+// Put implements cache.Staged.
+func (t *staged) Put(ctx context.Context, name string, how cache.PutMode) (err error) {
+	f, err := os.Open(t.path)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return t.spool.opt.Store.Put(ctx, name, f, t.size, how)
+}

@@ -1,0 +1,171 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// ErrRoom says that a chunk is larger than a Stager will ever have room for; the message says by how much.
+var ErrRoom = errors.New("larger than the whole spool")
+
+// Stager keeps the bytes of a chunk safe before they have a name in the store, so that the sequence they came from
+// may move on while the store takes them. A spool on a disk is one; a Store is one where it can name bytes that it
+// has written already. It may be used from any goroutine.
+type Stager interface {
+	// Stage opens a batch with room for objects of these sizes. It waits while other batches hold the room, until ctx
+	// ends. What will never fit is ErrRoom.
+	Stage(ctx context.Context, sizes []int64) (Batch, error)
+}
+
+// Batch is one chunk's room in a Stager. It may be used from any goroutine.
+type Batch interface {
+	// Add keeps size bytes of body, one of the batch's sizes; when it returns they would survive a power cut. It reads
+	// body from its start, and never after it has returned. What the batch has no room for is an error.
+	Add(ctx context.Context, body io.ReadSeeker, size int64) (Staged, error)
+	// Close gives back the room and what was not put. Closing twice is harmless.
+	Close() error
+}
+
+// Staged is one object's bytes in a batch.
+type Staged interface {
+	// Put is Store.Put with the staged bytes. After an error it may be called again, until the batch is closed.
+	Put(ctx context.Context, name string, how PutMode) error
+}
+
+// Step is one finished chunk on its way into the store: its bytes are staged, its node is known, and the store knows
+// nothing of it yet.
+type Step struct {
+	Node Node
+
+	space *Space
+	args  StepArgs
+	batch Batch
+	rows  []stagedBlob
+	state []stagedBlob
+}
+
+type stagedBlob struct {
+	Blob
+	staged Staged
+}
+
+// CanStage says whether chunks can be staged: the space has a spool, or its store is a Stager.
+func (s *Space) CanStage() bool { return s.stager() != nil }
+
+func (s *Space) stager() Stager {
+	if s.Spool != nil {
+		return s.Spool
+	}
+	st, _ := s.Store.(Stager)
+	return st
+}
+
+// Stage keeps a finished chunk safe outside of the store; when it returns, the regions may change. The caller then
+// commits the step, and closes it in any case. Errors: ErrRoom, and those of the disk that the spool is on.
+func (s *Space) Stage(ctx context.Context, a StepArgs) (*Step, error) {
+	st := s.stager()
+	if st == nil {
+		return nil, fmt.Errorf("stage chunk [%d, %d): the store cannot, and there is no spool", a.From, a.To)
+	}
+	return s.stage(ctx, st, a)
+}
+
+func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err error) {
+	n, err := s.describe(a)
+	if err != nil {
+		return nil, err
+	}
+	rows, state := s.cut(rowSegments(a.Regions, a.From, a.To)), s.cut(fixedSegments(a.Regions))
+	batch, err := st.Stage(ctx, sizesOf(append(rows[:len(rows):len(rows)], state...)))
+	if err != nil {
+		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
+	}
+	step := &Step{space: s, args: a, batch: batch, rows: make([]stagedBlob, len(rows)), state: make([]stagedBlob, len(state))}
+	step.args.Regions = nil // they belong to the sequence, which moves on
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, batch.Close())
+		}
+	}()
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight)
+	for i, b := range rows {
+		g.Go(func() error { return step.rows[i].fill(gctx, batch, b) })
+	}
+	for i, b := range state {
+		g.Go(func() error { return step.state[i].fill(gctx, batch, b) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
+	}
+	n.Rows, n.State = blobsOf(step.rows), blobsOf(step.state)
+	step.Node = n.normal()
+	return step, nil
+}
+
+// fill stages one blob while its digest is computed: both only read.
+func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body) (err error) {
+	summed := make(chan Digest, 1)
+	go func() { summed <- b.sum() }()
+	t.staged, err = batch.Add(ctx, b, b.size)
+	t.Blob = Blob{<-summed, b.size} // waited for in any case: the bytes belong to the sequence
+	return err
+}
+
+func sizesOf(bodies []*body) []int64 {
+	out := make([]int64, len(bodies))
+	for i, b := range bodies {
+		out[i] = b.size
+	}
+	return out
+}
+
+func blobsOf(staged []stagedBlob) []Blob {
+	out := make([]Blob, len(staged))
+	for i, t := range staged {
+		out[i] = t.Blob
+	}
+	return out
+}
+
+// Commit stores a staged step in the order of promise 1 and returns the node as it stands. It may be repeated after
+// an error. Errors: those of Space.PutStep.
+func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
+	var w Written
+	stateName := t.space.stateName(t.args)
+	wrote := make([]bool, len(t.rows)+len(t.state))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight)
+	for i, b := range t.rows {
+		g.Go(func() (err error) {
+			wrote[i], err = t.space.putBlob(gctx, t.space.blobName(b.Digest), b.Size, b.staged)
+			return err
+		})
+	}
+	for i, b := range t.state {
+		g.Go(func() (err error) {
+			wrote[len(t.rows)+i], err = t.space.putBlob(gctx, stateName(b.Digest), b.Size, b.staged)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Node{}, w, err
+	}
+	for i, b := range append(blobsOf(t.rows), blobsOf(t.state)...) {
+		w.add(b, wrote[i])
+	}
+	n, err := t.space.describeStored(ctx, t.args, t.Node)
+	return n, w, err
+}
+
+// Close gives up the staged bytes. Closing twice is harmless.
+func (t *Step) Close() error {
+	if err := t.batch.Close(); err != nil {
+		return fmt.Errorf("give up what was staged of chunk [%d, %d): %w", t.args.From, t.args.To, err)
+	}
+	return nil
+}
