@@ -30,6 +30,7 @@ type app struct {
 	trust   trust
 	nats    natsFlags
 	metrics string // address that figures are served on; "": none
+	spooling
 }
 
 // globals declares the flags of every command.
@@ -45,6 +46,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
 	a.trust.flags(f)
+	a.spooling.flags(f)
 	a.nats.flags(f)
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
 }
@@ -79,7 +81,13 @@ func (a *app) memoryBytes() (int, error) {
 	if a.memory == "" {
 		return 0, nil
 	}
-	number, unit := strings.TrimRight(strings.ToUpper(a.memory), "IB"), 1
+	n, err := sizeOf("--memory", a.memory)
+	return int(n), err
+}
+
+// sizeOf reads the bytes that a flag gives.
+func sizeOf(flag, text string) (int64, error) {
+	number, unit := strings.TrimRight(strings.ToUpper(text), "IB"), 1
 	for suffix, size := range map[string]int{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40} {
 		if rest, ok := strings.CutSuffix(number, suffix); ok {
 			number, unit = rest, size
@@ -88,9 +96,9 @@ func (a *app) memoryBytes() (int, error) {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || n <= 0 || n*float64(unit) > 1<<50 {
-		return 0, badInput(fmt.Errorf("--memory %q is not a size such as 512M or 4G", a.memory))
+		return 0, badInput(fmt.Errorf("%s %q is not a size such as 512M or 4G", flag, text))
 	}
-	return int(n * float64(unit)), nil
+	return int64(n * float64(unit)), nil
 }
 
 // terminal says that a person watches standard error.

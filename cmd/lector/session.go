@@ -27,6 +27,7 @@ type session struct {
 	salt     []byte // of the tenant, nil without one
 	store    io.Closer
 	space    *cache.Space
+	spool    io.Closer // nil: none
 	queue    queue.Queue
 	server   *jetstream.Server // nil where another process owns the data folder
 	log      *zap.Logger
@@ -79,6 +80,9 @@ func (s *session) open(ctx context.Context) error {
 	if err := probeStore(ctx, s.space.Store); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
+	if err := s.openSpool(); err != nil {
+		return err
+	}
 	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service})
 	if err != nil {
 		return err
@@ -125,6 +129,9 @@ func (s *session) Close() error {
 	}
 	if s.server != nil {
 		errs = append(errs, s.server.Close())
+	}
+	if s.spool != nil {
+		errs = append(errs, s.spool.Close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
