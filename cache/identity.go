@@ -111,6 +111,20 @@ func (want Identity) Compatible(have Identity) error {
 	return nil
 }
 
+// CompatibleSalted is Compatible for a tenant that has had other salts, too: state stored under one of those may be restored.
+func (want Identity) CompatibleSalted(have Identity, older [][]byte) error {
+	err := want.Compatible(have)
+	for _, salt := range older {
+		if err == nil || want.Model == have.Model {
+			break
+		}
+		if NewIdentity(want.Fields, want.Class, want.Grid, salt).Compatible(have) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // fieldAt is the i-th field, or none.
 func fieldAt(fields []Field, i int) Field {
 	if i < len(fields) {

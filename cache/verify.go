@@ -69,6 +69,35 @@ func (s *Space) verifyNodes(ctx context.Context, m Manifest, r *Report) error {
 	return nil
 }
 
+// Tokens reads the token ids of a stored state, checked against the keys of the manifest. Errors: ErrIncompatible where the
+// state does not hold them; those of Restore.
+func (s *Space) Tokens(ctx context.Context, m Manifest) ([]int32, error) {
+	if err := s.check(""); err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
+		return nil, refuse(ErrCorrupt, "read tokens: manifest is damaged: %v", err)
+	}
+	ids := newTokenRows(m)
+	if ids.at < 0 {
+		return nil, refuse(ErrIncompatible, "state of %d tokens does not hold their ids", m.Tokens)
+	}
+	for _, p := range m.Pieces() {
+		if lo, hi := ids.span(p); lo >= hi {
+			continue
+		}
+		b := make([]byte, p.Blob.Size)
+		if err := s.readPiece(ctx, m, "", p, b); err != nil {
+			return nil, err
+		}
+		ids.take(p, b)
+	}
+	if _, err := ids.check(); err != nil {
+		return nil, err
+	}
+	return tokensOf(ids.data), nil
+}
+
 // tokenRows gathers the bytes of the token ids out of the blobs, when the layout has them.
 type tokenRows struct {
 	m    Manifest
@@ -87,16 +116,23 @@ func newTokenRows(m Manifest) *tokenRows {
 	return t
 }
 
+// span is where the token ids of a blob's chunk lie within the blob, in the stream of the chunk; none when lo >= hi.
+func (t *tokenRows) span(p Piece) (lo, hi int64) {
+	if t.at < 0 || p.State {
+		return 0, 0
+	}
+	start := t.start(p)
+	return max(start, p.Off), min(start+4*int64(p.To-p.From), p.Off+p.Blob.Size)
+}
+
+// start is where the token ids begin in the stream of a blob's chunk.
+func (t *tokenRows) start(p Piece) int64 { return t.m.Layout[:t.at].chunkBytes(p.From, p.To) }
+
 // take copies the part of a blob that holds token ids.
 func (t *tokenRows) take(p Piece, b []byte) {
-	if t.at < 0 || p.State {
-		return
-	}
-	start := t.m.Layout[:t.at].chunkBytes(p.From, p.To) // of the token ids, in the stream of the chunk
-	dst := t.data[4*p.From : 4*p.To]
-	lo, hi := max(start, p.Off), min(start+int64(len(dst)), p.Off+int64(len(b)))
-	if lo < hi {
-		copy(dst[lo-start:hi-start], b[lo-p.Off:hi-p.Off])
+	if lo, hi := t.span(p); lo < hi {
+		start := t.start(p)
+		copy(t.data[4*p.From : 4*p.To][lo-start:hi-start], b[lo-p.Off:hi-p.Off])
 	}
 }
 

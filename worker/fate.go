@@ -87,6 +87,8 @@ func classify(err error) Fate {
 		return Fate{Action: Reject, Class: "panic"}
 	case is(errVanished):
 		return Fate{Action: Retry, Class: "vanished"}
+	case is(cache.ErrSealed):
+		return Fate{Action: Reject, Class: "sealed"}
 	case is(cache.ErrIncompatible):
 		return Fate{Action: Reject, Class: "incompatible"}
 	case is(cache.ErrCorrupt):

@@ -27,6 +27,8 @@ func TestFateOf(t *testing.T) {
 		{cache.ErrDiverged, 1, worker.Alarm, "diverged"},
 		{cache.ErrIncompatible, 1, worker.Reject, "incompatible"},
 		{cache.ErrCorrupt, 1, worker.Reject, "corrupt"},
+		{cache.ErrSealed, 1, worker.Reject, "sealed"},
+		{errors.Join(cache.ErrNotFound, cache.ErrSealed), 1, worker.Reject, "sealed"},
 		{cache.ErrExpired, 1, worker.Reject, "expired"},
 		{cache.ErrNotFound, 1, worker.Reject, "not-found"},
 		{cache.ErrName, 1, worker.Reject, "bad-input"},

@@ -107,11 +107,14 @@ func (r *resume) lookUp(ctx context.Context) error {
 	if r.manifest, err = r.Space.Manifest(ctx, h.Manifest); err != nil {
 		return err
 	}
-	if err := r.identity.Compatible(r.manifest.Identity); err != nil {
+	if err := r.identity.CompatibleSalted(r.manifest.Identity, r.OldSalts); err != nil {
 		return fmt.Errorf("handle %s: %w", cache.HandleName(digest), err)
 	}
 	if r.manifest.Tokens != h.Tokens {
 		return fmt.Errorf("handle %s says %d tokens, its manifest %d: %w", cache.HandleName(digest), h.Tokens, r.manifest.Tokens, cache.ErrCorrupt)
+	}
+	if r.order.Keep && r.identity.Model != r.manifest.Identity.Model {
+		return fmt.Errorf("keep the extended state: the handle's state was stored under an older salt or seal key: store it anew with lector snapshot reseal, then resume that handle: %w", cache.ErrIncompatible)
 	}
 	if r.order.Keep && r.identity.Producer != r.manifest.Identity.Producer {
 		return fmt.Errorf("keep the extended state: the handle's state is of class %s on a grid of %d, this engine's of %s on %d: %w",

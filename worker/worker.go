@@ -24,6 +24,7 @@ type Worker struct {
 	Engine    engine.Engine
 	Tokenizer engine.Tokenizer
 	Salt      []byte           // of the tenant: part of every identity
+	OldSalts  [][]byte         // that the tenant had: handles of then are resumed, and nothing is stored under them
 	Log       *zap.Logger      // nil: silent
 	Clock     func() time.Time // nil: time.Now
 	Host      string           // for receipts and logs; in nothing that is stored under a digest

@@ -20,6 +20,7 @@ type Document struct {
 	Keep   func(i int) bool // which cells keep their recurrent state beside the last; nil: none
 	TTL    time.Duration    // of the handle; 0: never
 	Begin  time.Time        // what TTL counts from
+	Salt   []byte           // of the tenant; nil: none
 }
 
 // Count is a document of n token ids that begin at first.
@@ -49,7 +50,7 @@ func (d *Document) Identity() cache.Identity {
 	if grid == 0 {
 		grid = 8
 	}
-	return cache.NewIdentity([]cache.Field{{Name: "codec", Value: "toy"}}, "cpu-f32", grid, nil)
+	return cache.NewIdentity([]cache.Field{{Name: "codec", Value: "toy"}}, "cpu-f32", grid, d.Salt)
 }
 
 // Blank has the regions of a state of n tokens, all zero.

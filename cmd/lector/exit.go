@@ -47,7 +47,7 @@ func exitCode(err error) int {
 	}
 	for _, fault := range []error{
 		engine.ErrEmpty, engine.ErrToken, engine.ErrTooLong, engine.ErrMemory, engine.ErrNumeric,
-		cache.ErrNotFound, cache.ErrCorrupt, cache.ErrIncompatible, cache.ErrExpired, cache.ErrName,
+		cache.ErrNotFound, cache.ErrCorrupt, cache.ErrIncompatible, cache.ErrExpired, cache.ErrName, cache.ErrSealed,
 	} {
 		if errors.Is(err, fault) {
 			return exitInput

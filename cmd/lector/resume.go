@@ -175,7 +175,7 @@ func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (qu
 	if err != nil {
 		return queue.Job{}, err
 	}
-	if err := s.identity.Compatible(manifest.Identity); err != nil {
+	if err := s.identity.CompatibleSalted(manifest.Identity, s.salts[1:]); err != nil {
 		return queue.Job{}, fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), err)
 	}
 	order := queue.ResumeOrder{

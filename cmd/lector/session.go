@@ -24,7 +24,7 @@ type session struct {
 	app      *app
 	model    *model
 	identity cache.Identity
-	salt     []byte // of the tenant, nil without one
+	salts    [][]byte // of the tenant: the first is that of what is stored now
 	store    io.Closer
 	space    *cache.Space
 	spool    io.Closer // nil: none
@@ -36,9 +36,13 @@ type session struct {
 
 // openSpace opens the store without a model or a queue.
 func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
-	store, closer, err := openStore(ctx, a)
+	inner, closer, err := openStore(ctx, a)
 	if err != nil {
 		return nil, nil, err
+	}
+	store, err := a.sealed(ctx, inner)
+	if err != nil {
+		return nil, nil, errors.Join(err, closer.Close())
 	}
 	return closer, &cache.Space{Store: store, Tenant: a.tenant}, nil
 }
@@ -70,10 +74,10 @@ func (s *session) open(ctx context.Context) error {
 	for i, f := range id.Fields {
 		fields[i] = cache.Field{Name: f.Name, Value: f.Value}
 	}
-	if s.salt, err = s.app.tenantSalt(); err != nil {
+	if s.salts, err = s.app.salts(ctx); err != nil {
 		return err
 	}
-	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, s.salt)
+	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, s.salts[0])
 	if s.store, s.space, err = s.app.openSpace(ctx); err != nil {
 		return err
 	}
@@ -158,7 +162,7 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 	}
 	w := &worker.Worker{
 		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
-		Tokenizer: s.model.text, Salt: s.salt, Log: s.log, Host: host, Meter: s.watched.meter(),
+		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.meter(),
 	}
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()
@@ -190,7 +194,7 @@ func (e jobFailed) Error() string { return e.dead.Reason }
 
 // inputClasses are the reasons of a dead letter that the input is at fault for.
 func inputClasses() []string {
-	return []string{"bad-input", "incompatible", "corrupt", "expired", "not-found", "numeric", "state", "probe"}
+	return []string{"bad-input", "incompatible", "corrupt", "sealed", "expired", "not-found", "numeric", "state", "probe"}
 }
 
 // run submits a job and works until it is final, calling heard with each of its events. worked says that it was

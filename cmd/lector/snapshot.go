@@ -20,7 +20,7 @@ func newSnapshot(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(
 		newSnapshotLs(a), newSnapshotShow(a), newSnapshotVerify(a), newSnapshotTag(a), newSnapshotRm(a), newSnapshotFork(a),
-		newSnapshotDiff(a), newSnapshotExport(a), newSnapshotImport(a), newSnapshotGC(a), newSnapshotKey(a), newSnapshotSign(a),
+		newSnapshotDiff(a), newSnapshotExport(a), newSnapshotImport(a), newSnapshotGC(a), newSnapshotKey(a), newSnapshotSign(a), newSnapshotSealKey(a), newSnapshotReseal(a), newSnapshotMasterKey(),
 	)
 	return c
 }
@@ -213,10 +213,10 @@ func (a *app) probe(ctx context.Context, space *cache.Space, m cache.Manifest) (
 		return err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
-	salt, err := a.tenantSalt()
+	salts, err := a.salts(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = worker.Probe(ctx, model.engine, space, m, salt)
+	_, err = worker.Probe(ctx, model.engine, space, m, salts...)
 	return err
 }

@@ -120,6 +120,9 @@ func (a *app) snapshotFork(ctx context.Context, name string, at int) error {
 	if err != nil {
 		return fmt.Errorf("fork snapshot: %w", err)
 	}
+	if err := a.newest(ctx, found); err != nil {
+		return badInput(fmt.Errorf("fork snapshot: %w", err))
+	}
 	d, _, err := branch.Fork(ctx, space, found.Handle, at)
 	if errors.Is(err, branch.ErrBoundary) {
 		return badInput(err)

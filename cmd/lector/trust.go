@@ -19,6 +19,7 @@ import (
 // trust names the files that say who may compute a tenant's names, who vouches for handles, and who is believed.
 type trust struct {
 	salt, signKey, verifyKeys string
+	sealKey, sealIdentity     string
 }
 
 // saltBytes is the size of a tenant's secret.
@@ -26,6 +27,8 @@ const saltBytes = 32
 
 func (t *trust) flags(f *pflag.FlagSet) {
 	f.StringVar(&t.salt, "salt", os.Getenv("LECTOR_SALT"), "`file` with the tenant's secret of 32 bytes: without it nobody can find the tenant's prefixes (default: $LECTOR_SALT, else none)")
+	f.StringVar(&t.sealKey, "seal-key", os.Getenv("LECTOR_SEAL_KEY"), "`file` with the keys that encrypt the tenant's snapshots, the newest first (default: $LECTOR_SEAL_KEY, else they are not encrypted)")
+	f.StringVar(&t.sealIdentity, "seal-identity", os.Getenv("LECTOR_SEAL_IDENTITY"), "`file` with the age identity or master key that opens wrapped keys of --seal-key (default: $LECTOR_SEAL_IDENTITY)")
 	f.StringVar(&t.signKey, "sign-key", os.Getenv("LECTOR_SIGN_KEY"), "`file` with the key that signs new handles (default: $LECTOR_SIGN_KEY, else they are not signed)")
 	f.StringVar(&t.verifyKeys, "verify-keys", os.Getenv("LECTOR_VERIFY_KEYS"), "`file` with public keys: only handles that one of them signed are used (default: $LECTOR_VERIFY_KEYS, else all are)")
 }
@@ -132,12 +135,7 @@ func (a *app) makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return badInput(err)
-	}
-	_, err = fmt.Fprintln(f, key.Line())
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := newSecret(path, key.Line()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(a.out, key.Public().Line())
