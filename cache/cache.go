@@ -10,6 +10,7 @@
 //	manifests/<sha256>        what one restore needs, in order
 //	handles/<sha256>          continuation handles
 //	documents/<sha256>        token ids of submitted documents
+//	results/<job>             what became of a resume
 //
 // Children of this package add tags/ (cache/tag), gc/ (cache/gc), signatures/ (cache/sign), and sealed/ and seals/ (cache/seal).
 //

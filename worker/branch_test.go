@@ -2,11 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 
 	"lector/engine"
 	"lector/queue"
+	"lector/queue/queuetest"
 	"lector/worker"
 )
 
@@ -103,4 +106,56 @@ func TestBranchesAreRepeatable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A result lies in the store before its job is done; a second attempt takes it from there and computes nothing. One that
+// is too large for a message travels without its texts.
+func TestResultsAreStored(t *testing.T) {
+	r := newRig(t)
+	from := r.ingest(prose(20))
+	r.Config.ResultMessage = 6000
+	for _, c := range []struct {
+		order queue.ResumeOrder
+		large bool
+	}{
+		{order: queue.ResumeOrder{MaxTokens: 9, Sampling: warm(), Branches: 2}},
+		{order: queue.ResumeOrder{MaxTokens: 60, Sampling: warm(), Branches: 20}, large: true},
+	} {
+		r.toy.Stops = []engine.Token{} // to the end
+		id := r.submit(r.resumeJob(from.HandleDigest, c.order))
+		r.queue.Fail(queuetest.Rule{Op: "SetStatus", Nth: 2, Err: queue.ErrClosed}) // as if it died when the result was stored
+		d, err := r.queue.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Handle(t.Context(), d); !errors.Is(err, queue.ErrClosed) {
+			t.Fatalf("ended with %v", err)
+		}
+		if s := r.status(id); s.State == queue.Done {
+			t.Fatal("the job is done")
+		}
+		decoded := r.toy.Decoded()
+		r.queue = r.queue.Restart()
+		next := r.another(r.toy)
+		next.Config = r.Config
+		r.turn(next)
+		r.Worker = next
+		var told worker.Result
+		r.result(id, &told)
+		body, err := next.Space.Result(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var whole worker.Result
+		if err := json.Unmarshal(body, &whole); err != nil {
+			t.Fatal(err)
+		}
+		if r.toy.Decoded() != decoded || told.Stored != c.large || (told.Text == "") != c.large || whole.Text == "" || len(whole.Branches) != c.order.Branches {
+			t.Errorf("large %v: %d tokens computed again, told %d bytes of text, stored %d", c.large, r.toy.Decoded()-decoded, len(told.Text), len(whole.Text))
+		}
+		if s := r.status(id); len(s.Result) > r.Config.ResultMessage {
+			t.Errorf("a result of %d bytes is told", len(s.Result))
+		}
+		r.story(id, whole)
+	}
 }

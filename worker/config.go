@@ -28,6 +28,9 @@ type Config struct {
 	// Memory bounds in bytes the states that Serve's attempts hold together; each is charged for its whole capacity and
 	// waits until it fits. Default: the engine's own bound.
 	Memory int64
+	// ResultMessage is the most bytes of a resume's result that travel in messages; a larger one is told without its texts,
+	// which are in the store. Default 400 KiB.
+	ResultMessage int
 	// Vocabulary is the number of ids that have a token; the output head may have more rows, and an id from here
 	// on is never chosen. Default: the rows of the head.
 	Vocabulary int
@@ -43,6 +46,7 @@ func (c Config) withDefaults() Config {
 	defaultTo(&c.RetryMin, time.Second)
 	defaultTo(&c.RetryMax, 5*time.Minute)
 	defaultTo(&c.KeepSpread, 8)
+	defaultTo(&c.ResultMessage, 400<<10)
 	return c
 }
 
@@ -63,6 +67,7 @@ func (c Config) Validate() error {
 		{"ack wait", int64(d.AckWait)}, {"lease time", int64(d.LeaseTTL)}, {"wait poll", int64(d.WaitPoll)},
 		{"settle timeout", int64(d.SettleTimeout)}, {"attempts", int64(d.Attempts)}, {"shortest retry", int64(d.RetryMin)},
 		{"longest retry", int64(d.RetryMax)}, {"kept states", int64(d.KeepSpread)},
+		{"result message", int64(d.ResultMessage)},
 	} {
 		if s.value < 0 {
 			return fmt.Errorf("worker setting %s is %d: it must be above 0", s.name, s.value)

@@ -69,6 +69,7 @@ type Result struct {
 	Handle       string        `json:"handle,omitempty"` // of the extended state, when it was to be kept
 	HandleDigest string        `json:"handle_digest,omitempty"`
 	Seed         uint64        `json:"seed"`
+	Stored       bool          `json:"stored,omitempty"` // too large for a message: texts and ids are in the store's result of the job alone
 	Host         string        `json:"host"`
 	Attempt      int           `json:"attempt"`
 }

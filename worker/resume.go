@@ -28,6 +28,9 @@ type resume struct {
 // resume goes on from a handle and tells the text as it comes.
 func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 	r := &resume{attempt: a, order: a.job.Resume}
+	if found, err := r.stored(ctx); err != nil || found {
+		return r.result, err
+	}
 	if err := r.open(ctx); err != nil {
 		return Result{}, err
 	}
@@ -50,7 +53,7 @@ func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 	}
 	r.result.Seed, r.result.Host, r.result.Attempt = r.order.Sampling.Seed, r.Host, r.delivery.Attempt()
 	r.result.Timings.Total = r.now().Sub(r.started).Seconds()
-	return r.result, nil
+	return r.result, r.store(ctx)
 }
 
 // open checks everything that can be checked before a byte of state is read.

@@ -403,3 +403,31 @@ func TestDamagedMarks(t *testing.T) {
 		t.Errorf("left:\n%s", w.names())
 	}
 }
+
+// A result stays while its job is open, and for the grace after that.
+func TestResultsGoAfterTheirJobs(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.space.PutResult(t.Context(), "job", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	jobs := []string{"job"}
+	opt := gc.Options{Open: func(context.Context) (gc.Open, error) { return gc.Open{Jobs: jobs}, nil }}
+	for range 3 {
+		w.clock = w.clock.Add(2 * day)
+		w.collect(opt)
+	}
+	if _, err := w.space.Result(t.Context(), "job"); err != nil {
+		t.Fatalf("the result of an open job: %v", err)
+	}
+	jobs = nil
+	if r := w.collect(opt); r.Waiting.Objects != 1 || r.Unknown.Objects != 0 {
+		t.Errorf("after the job's end: %+v", r)
+	}
+	w.clock = w.clock.Add(2 * day)
+	if r := w.collect(opt); r.Kinds["results"].Objects != 1 {
+		t.Errorf("a grace later: %+v", r)
+	}
+	if _, err := w.space.Result(t.Context(), "job"); !errors.Is(err, cache.ErrNotFound) {
+		t.Errorf("the result is still there: %v", err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // kinds lists the folders that are collected, in the order in which objects go: what names before what is named.
 func kinds() []string {
-	return []string{"signatures", "handles", "manifests", "keep", "nodes", "rolling", "documents", "blobs"}
+	return []string{"signatures", "handles", "manifests", "keep", "nodes", "rolling", "results", "documents", "blobs"}
 }
 
 // lookAgain is after how many deletions a sweep looks for new handles.
@@ -84,6 +84,9 @@ func (r *run) kind(name string) (kind string, live bool) {
 			return "", true
 		}
 		return kind, r.live.jobs[job]
+	}
+	if kind == "results" { // once a job has ended, its result is there for who asks until the grace is over
+		return kind, r.live.jobs[rest]
 	}
 	if kind == "signatures" {
 		rest, _, _ = strings.Cut(rest, "/")
