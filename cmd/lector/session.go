@@ -84,16 +84,13 @@ func (s *session) open(ctx context.Context) error {
 	if err := probeStore(ctx, s.space.Store); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	if err := s.openSpool(); err != nil {
-		return err
-	}
 	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service})
 	if err != nil {
 		return err
 	}
 	s.queue, s.server = q, server
 	s.show()
-	return nil
+	return s.openSpool() // it puts through a store that is counted
 }
 
 // queueLog says what the queue's server says, when asked to.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"lector/cache"
-	"lector/cache/dir"
 	"lector/cache/spool"
 )
 
@@ -30,7 +30,7 @@ func (f *spooling) flags(fs *pflag.FlagSet) {
 // openSpool gives the session a spool when its store is far away. A folder takes chunks as fast as a spool would.
 func (s *session) openSpool() error {
 	text := s.app.spooling.spool
-	if _, near := s.space.Store.(*dir.Store); near {
+	if !s.app.far() {
 		if text != "" && text != spoolOff {
 			return badInput(fmt.Errorf("--spool %s: a store in a folder needs no spool; leave it out, or name a store on S3 with --store", text))
 		}
@@ -67,6 +67,9 @@ func (s *session) openSpool() error {
 	s.spool, s.space.Spool = sp, sp
 	return nil
 }
+
+// far says that the store is not on this machine.
+func (a *app) far() bool { return strings.Contains(a.store, "://") }
 
 // chunkNeed is the room that the largest chunk of the model takes in a spool, to the block.
 func (s *session) chunkNeed() int64 {

@@ -27,8 +27,13 @@ type meteredStore struct {
 	m *Metrics
 }
 
-// Store is s with every request counted.
-func (m *Metrics) Store(s cache.Store) cache.Store { return meteredStore{s, m} }
+// Store is s with every request counted. It can stage where s can.
+func (m *Metrics) Store(s cache.Store) cache.Store {
+	if st, ok := s.(cache.Stager); ok {
+		return meteredStager{meteredStore{s, m}, st}
+	}
+	return meteredStore{s, m}
+}
 
 // count records one request that began then.
 func (s meteredStore) count(op string, began time.Time, err error) {
@@ -49,8 +54,12 @@ func (s meteredStore) count(op string, began time.Time, err error) {
 
 // Put counts the bytes of an object that was stored.
 func (s meteredStore) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
+	return s.put(size, func() error { return s.Store.Put(ctx, name, body, size, how) })
+}
+
+func (s meteredStore) put(size int64, do func() error) error {
 	began := s.m.now()
-	err := s.Store.Put(ctx, name, body, size, how)
+	err := do()
 	s.count(opPut, began, err)
 	if err == nil {
 		s.m.store.bytes.WithLabelValues(opPut).Add(float64(size))
