@@ -21,6 +21,6 @@ func (a *attempt) tell(ctx context.Context, e queue.Event) error {
 	if err := a.Queue.Publish(ctx, e); err != nil {
 		return fmt.Errorf("tell %s of job %s: %w", e.Type, a.job.ID, err)
 	}
-	a.log.Debug(string(e.Type), zap.Int("tokens", e.Tokens), zap.Int("total", e.Total), zap.Int("ids", len(e.IDs)))
+	a.say(levelOf(e.Type), string(e.Type), zap.Int("tokens", e.Tokens), zap.Int("total", e.Total), zap.Int("ids", len(e.IDs)))
 	return nil
 }

@@ -98,11 +98,7 @@ type attempt struct {
 func (w *Worker) newAttempt(ctx context.Context, d queue.Delivery) *attempt {
 	a := &attempt{Worker: w, Engine: w.Engine, config: w.Config.withDefaults(), delivery: d, job: d.Job(), drain: ctx.Done()}
 	a.started = a.now()
-	a.log = w.Log
-	if a.log == nil {
-		a.log = zap.NewNop()
-	}
-	a.log = a.log.With(zap.String("job", a.job.ID), zap.String("kind", string(a.job.Kind)), zap.Int("attempt", d.Attempt()))
+	a.log = w.jobLog(a.job, d.Attempt())
 	return a
 }
 
@@ -199,20 +195,20 @@ func (a *attempt) settle(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.config.SettleTimeout)
 	defer cancel()
 	fate := FateOf(err, a.delivery.Attempt(), a.jitter(), a.config)
-	log := a.log.With(zap.String("class", fate.Class), zap.Duration("took", a.now().Sub(a.started)))
-	if err != nil {
-		log = log.With(zap.Error(err))
-	}
+	fields := []zap.Field{zap.String("class", fate.Class), zap.Duration("took", a.now().Sub(a.started)), zap.Error(err)}
 	settled := a.carryOut(ctx, fate, err)
 	a.meter().Ended(a.ending(fate, settled))
 	if settled != nil {
-		log = log.With(zap.NamedError("settle", settled))
+		fields = append(fields, zap.NamedError("settle", settled))
 	}
-	if fate.Action == Finish || fate.Action == Release {
-		log.Info("attempt ended")
-	} else {
-		log.Warn("attempt ended")
+	level := zap.WarnLevel
+	switch fate.Action {
+	case Finish, Release:
+		level = zap.InfoLevel
+	case Stop, Alarm:
+		level = zap.ErrorLevel
 	}
+	a.say(level, "attempt ended", fields...)
 	switch {
 	case fate.Action == Stop || fate.Action == Alarm:
 		return err

@@ -29,6 +29,7 @@ type app struct {
 	service bool // this command serves others
 	trust   trust
 	nats    natsFlags
+	log     logFlags
 	metrics string // address that figures are served on; "": none
 	spooling
 }
@@ -48,6 +49,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	a.trust.flags(f)
 	a.spooling.flags(f)
 	a.nats.flags(f)
+	a.log.flags(f)
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
 }
 
@@ -106,6 +108,3 @@ func (a *app) terminal() bool {
 	f, ok := a.err.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
-
-// note says something beside the result.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }

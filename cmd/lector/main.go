@@ -40,7 +40,7 @@ func untilSignal() (context.Context, context.CancelFunc) {
 
 // run is the whole command, and returns its exit code.
 func run(ctx context.Context, args []string, io streams) int {
-	root := newRoot(io)
+	root, a := newRoot(io)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -48,13 +48,13 @@ func run(ctx context.Context, args []string, io streams) int {
 	}
 	var quiet silent
 	if !errors.As(err, &quiet) {
-		fmt.Fprintf(io.err, "lector: %v\n", oneLine(err))
+		a.fail(err)
 	}
 	return exitCode(err)
 }
 
 // newRoot assembles the commands.
-func newRoot(io streams) *cobra.Command {
+func newRoot(io streams) (*cobra.Command, *app) {
 	a := &app{streams: io}
 	root := &cobra.Command{
 		Use:           "lector",
@@ -75,7 +75,7 @@ func newRoot(io streams) *cobra.Command {
 		newDemo(a), newIngest(a), newResume(a), newWorker(a), newCheck(a), newModel(a), newSnapshot(a), newBench(a), newDoctor(a), newVersion(a),
 	)
 	strict(root)
-	return root
+	return root, a
 }
 
 // strict makes wrong arguments an input error with a hint, for c and its subcommands.

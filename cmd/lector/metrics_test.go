@@ -205,6 +205,12 @@ func checkIngest(s scrape, r worker.Receipt) {
 	s.want(float64(e.RecordBytes), "lector_expert_record_bytes_total", kind...)
 	s.want(e.RingWait, "lector_ring_wait_seconds_total", kind...)
 	s.want(e.Seconds, "lector_chunk_seconds", kind...)
+	if sum := e.Delta + e.Attention + e.Experts + e.MTP + e.Ngram + e.Other; math.Abs(sum-e.Seconds) > 1e-9 {
+		s.t.Errorf("the chunks took %v s, their parts add up to %v: %+v", e.Seconds, sum, e)
+	}
+	if sum := r.Seconds.Wait + r.Seconds.Restore + r.Seconds.Prefill + r.Seconds.Store + r.Seconds.Other; math.Abs(sum-r.Seconds.Total) > 1e-9 {
+		s.t.Errorf("the parts add up to %v: %+v", sum, r.Seconds)
+	}
 	for part, seconds := range map[string]float64{
 		"delta": e.Delta, "attention": e.Attention, "experts": e.Experts, "mtp": e.MTP, "ngram": e.Ngram, "other": e.Other,
 	} {

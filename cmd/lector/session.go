@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"lector/cache"
 	"lector/queue"
@@ -104,18 +103,6 @@ func (s *session) queueLog(level jetstream.Level, text string) {
 	default:
 		s.log.Warn(text)
 	}
-}
-
-// logger writes to standard error: alarms, or everything with -v. What becomes of a command's own job is its
-// error or its result, so the worker's warnings would say it twice.
-func (a *app) logger() *zap.Logger {
-	level := zapcore.ErrorLevel
-	if a.verbose {
-		level = zapcore.DebugLevel
-	}
-	enc := zap.NewDevelopmentEncoderConfig()
-	enc.EncodeCaller = nil
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.AddSync(a.err), level))
 }
 
 // lingerPoll is how often an owner looks whether others still use its queue.
