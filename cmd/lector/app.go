@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"lector/engine/cpu"
 )
 
 // app is what every command shares: the streams and the global flags.
@@ -23,7 +25,8 @@ type app struct {
 	kv      string // how keys and values are held
 	memory  string
 	device  string
-	float32 bool // products in float32 where a device would stage in half
+	class   string // numeric class of the CPU
+	float32 bool   // products in float32 where a device would stage in half
 	workers int
 	verbose bool
 	service bool // this command serves others
@@ -44,6 +47,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.kv, "kv", envOr("LECTOR_KV", "f32"), "how keys and values are held and stored: f32, f16 (half the bytes) or q8 (a quarter, rounded); part of a snapshot's identity")
 	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store)")
 	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
+	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Rounded), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
 	a.trust.flags(f)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"lector/engine/cpu"
@@ -31,7 +32,7 @@ type computing struct {
 func (a *app) openBackend(memory int) (*computing, error) {
 	switch a.device {
 	case "cpu":
-		return a.openCPU(), nil
+		return a.openCPU()
 	case "metal", "cuda", "soft":
 		b, err := a.openGPU(a.device, memory)
 		if errors.Is(err, metal.ErrUnavailable) {
@@ -45,13 +46,17 @@ func (a *app) openBackend(memory int) (*computing, error) {
 				return b, err
 			}
 		}
-		return a.openCPU(), nil
+		return a.openCPU()
 	}
 	return nil, badInput(fmt.Errorf("--device %q: it is one of %s", a.device, strings.Join(deviceNames(), ", ")))
 }
 
-func (a *app) openCPU() *computing {
-	return &computing{Backend: cpu.New(cpu.Options{Workers: a.workers}), name: "cpu", close: func() error { return nil }}
+func (a *app) openCPU() (*computing, error) {
+	if !slices.Contains(cpu.Classes(), a.class) {
+		return nil, badInput(fmt.Errorf("--class %q: the CPU computes %s", a.class, strings.Join(cpu.Classes(), " or ")))
+	}
+	be := cpu.New(cpu.Options{Class: a.class, Workers: a.workers})
+	return &computing{Backend: be, name: "cpu", close: func() error { return nil }}, nil
 }
 
 // openGPU opens the kernels on a device. Each kind of device orders its sums in its own way: a class of its own.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lector/engine/cpu"
 	"lector/engine/gpu"
 	"lector/engine/nano"
 	"lector/engine/oracle"
@@ -111,7 +112,7 @@ func (a *app) compare(ctx context.Context, device *computing, tokens int) (oracl
 		return oracle.Report{}, err
 	}
 	defer c.Close()
-	reference, err := qwen4exp.Open(c, a.openCPU().Backend, qwen4exp.Options{})
+	reference, err := qwen4exp.Open(c, cpu.New(cpu.Options{Workers: a.workers}), qwen4exp.Options{})
 	if err != nil {
 		return oracle.Report{}, err
 	}

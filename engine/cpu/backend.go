@@ -4,31 +4,42 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 	"lector/engine/stream"
 )
 
+// The numeric classes.
 const (
-	class = "cpu-f32"
-	grid  = 512
+	Rounded = "cpu-f32"         // every product is rounded before it is added
+	Blocked = "cpu-f32-blocked" // products are fused with their addition, and some sums have lanes: about twice as fast
 )
 
-// Options are the settings of a Backend. None of them changes a bit of any result.
+// Classes are the numeric classes that a Backend can compute.
+func Classes() []string { return []string{Rounded, Blocked} }
+
+const grid = 512
+
+// Options are the settings of a Backend. None of them but Class changes a bit of any result.
 type Options struct {
-	Workers     int   // goroutines of one operation; 0 means runtime.GOMAXPROCS(0)
-	MemoryBytes int64 // the most that Alloc lends at one time; 0 sets no limit
+	Class       string // one of Classes; "" means Rounded
+	Workers     int    // goroutines of one operation; 0 means runtime.GOMAXPROCS(0)
+	MemoryBytes int64  // the most that Alloc lends at one time; 0 sets no limit
 }
 
 // Backend computes on this machine's cores. The zero value is not usable; call New.
 type Backend struct {
+	class   string
 	workers int
 	limit   int64        // bytes, 0 for none
 	lent    atomic.Int64 // bytes lent by Alloc
 	vector  vector       // the kernels that this processor runs
+	chains  fma.Set      // the same, of the class Blocked
 	scratch sync.Pool    // of *scratch
 	ropes   ropeTables
 	held    sync.Pool // of *outputs, which a call of RunExperts holds
@@ -39,18 +50,30 @@ type Backend struct {
 
 var _ ops.Backend = (*Backend)(nil)
 
-// New returns a backend. It starts no goroutine and holds no memory of its own.
+// New returns a backend of a known class. It starts no goroutine and holds no memory of its own.
 func New(o Options) *Backend {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{workers: o.Workers, limit: o.MemoryBytes, vector: widest()}
-	b.scratch.New = func() any { return &scratch{vector: b.vector} }
+	if o.Class == "" {
+		o.Class = Rounded
+	}
+	fit(slices.Contains(Classes(), o.Class), "New of class "+o.Class)
+	b := &Backend{class: o.Class, workers: o.Workers, limit: o.MemoryBytes, vector: widest(), chains: fma.Widest()}
+	b.scratch.New = func() any { return b.newScratch() }
 	return b
 }
 
-// Class is "cpu-f32": the written order of every sum in the package comment.
-func (b *Backend) Class() string { return class }
+func (b *Backend) newScratch() *scratch {
+	s := &scratch{vector: b.vector}
+	if b.class == Blocked {
+		s.chains = &chains{set: b.chains}
+	}
+	return s
+}
+
+// Class is the numeric class: the written order of every sum in the package comment.
+func (b *Backend) Class() string { return b.class }
 
 // Grid is 512 tokens.
 func (b *Backend) Grid() int { return grid }

@@ -1,7 +1,8 @@
-// Package cpu is ops.Backend on this machine's cores: the numeric class "cpu-f32". It is plain Go, with AVX and AVX-512
-// kernels where the processor has them (vector.go; gen writes the assembly), which give the same bits.
+// Package cpu is ops.Backend on this machine's cores, in the numeric class "cpu-f32" or "cpu-f32-blocked". It is plain
+// Go, with kernels for wide registers where the processor has them (vector.go and package fma; gen writes the assembly),
+// which give the same bits.
 //
-// A class is one written order of every sum. This is that order; whoever changes a line of it makes another class.
+// A class is one written order of every sum. This is that of "cpu-f32"; whoever changes a line of it makes another class.
 //
 //  1. Every operation rounds: a product is rounded to its type before it is added. In the source that is an explicit
 //     conversion, float32(x*y) + z, which forbids the compiler to fuse. There is no fused multiply-add.
@@ -24,6 +25,11 @@
 //     our own exp, log, sin and cos (within 8e-16 of themselves; sin and cos within 4e-16 to 2^20 radians), and rounded
 //     once. Square roots and divisions are IEEE's.
 //
+// The class "cpu-f32-blocked" is about twice as fast, and differs in this:
+//
+//  1. Linear and experts: a product is fused with its addition, acc = fma(x, w, acc), and an affine weight there is
+//     fma(scale, code, bias), each rounded once. One accumulator and ascending inputs, as above.
+//
 // What the package promises:
 //
 //  1. Those bits on every target that Go compiles for, with any number of workers. Blocking over rows and outputs,
@@ -31,12 +37,12 @@
 //  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
 //  3. An operation is finished when it returns. It leaves no goroutine behind; a panic in one reaches the caller.
-//  4. Weights stay as stored: an operation decodes 32 rows at a time. Beyond its tensors it holds scratch for each
-//     worker, sized by one row of attention or one tile of experts, and never rows x context.
+//  4. Weights stay as stored: an operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
+//     worker, sized by one row of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
 //
 // It refuses shapes and stored sizes that do not fit, ids out of range, and aliasing in Conv, by panicking: those are
-// faults in the network. NaN and infinities pass through, so that the engine sees them.
+// faults in the network; a class that it does not know, in New. NaN and infinities pass through, so that the engine sees them.
 //
 // Start reading at Backend, then Linear.
 package cpu

@@ -1,6 +1,9 @@
 package cpu
 
-import "lector/engine/ops"
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
 
 const (
 	// expertRows bounds the rows in flight where experts are in memory, and with them the memory of one call.
@@ -37,10 +40,10 @@ func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Us
 // outputs of all slots are held until their sums are made in slot order.
 func (b *Backend) ExpertBytes(d ops.ExpertDims, rows int) int {
 	if !d.Stored {
-		return 4 * min(rows, expertRows) * d.TopK * (d.Inner + b.workers*outputsPerItem + 2)
+		return 4 * min(rows, expertRows) * d.TopK * (d.Inner + b.workers*b.columns(rows*d.TopK) + 2)
 	}
 	pairs := rows * d.TopK
-	return 4 * (pairs*(d.Width+2) + min(pairs, storedPairs)*(d.Inner+b.workers*outputsPerItem))
+	return 4 * (pairs*(d.Width+2) + min(pairs, storedPairs)*(d.Inner+b.workers*b.columns(pairs)))
 }
 
 // expertRun is one call of RunExperts, and within it one tile of rows. A pair is a row and one of its slots; the
@@ -132,14 +135,29 @@ func (t *expertRun) inner() {
 	width := t.experts.Inner
 	first, last := t.active[0].from, t.active[len(t.active)-1].to
 	t.base, t.inside = first, floats(&t.inside, (last-first)*width)
-	blocks := (width + outputsPerItem - 1) / outputsPerItem
+	each := t.columns(last - first)
+	blocks := (width + each - 1) / each
 	t.parallel(len(t.active)*blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			at := i % blocks * outputsPerItem
-			t.innerColumns(s, &t.active[i/blocks], at, min(at+outputsPerItem, width))
+			at := i % blocks * each
+			t.innerColumns(s, &t.active[i/blocks], at, min(at+each, width))
 		}
 	})
 }
+
+// columns is how many columns an item of work computes for so many pairs.
+func (b *Backend) columns(pairs int) int {
+	switch {
+	case b.class != Blocked:
+		return outputsPerItem
+	case pairs <= fewPairs:
+		return fma.FewOutputs
+	}
+	return blockedOutputs
+}
+
+// fewPairs is up to how many pairs an item takes few columns, so that there are some for every worker.
+const fewPairs = 64
 
 func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 	n, width := e.to-e.from, t.experts.Inner
@@ -159,11 +177,12 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 // outputs of all slots are held for those columns only.
 func (t *expertRun) outer() {
 	h := t.y.width
-	blocks := (h + outputsPerItem - 1) / outputsPerItem
+	each := t.columns(len(t.pair))
+	blocks := (h + each - 1) / each
 	t.parallel(blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			at := i * outputsPerItem
-			t.outerColumns(s, at, min(at+outputsPerItem, h))
+			at := i * each
+			t.outerColumns(s, at, min(at+each, h))
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package cpu
 
-import "lector/engine/ops"
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
 
 // The elementary functions, for tests of their error and of their bits.
 var (
@@ -23,11 +26,11 @@ var (
 
 	// Narrow makes b use kernel set v, which is none above the widest.
 	Narrow = func(b *Backend, v int) *Backend {
-		b.vector = vector(v)
+		b.vector, b.chains = min(vector(v), widest()), fma.Sets()[min(v, len(fma.Sets())-1)]
 		return b
 	}
 	// Widest is the largest kernel set of this processor; sets count from 0, plain Go.
-	Widest = func() int { return int(widest()) }
+	Widest = func() int { return max(int(widest()), len(fma.Sets())-1) }
 )
 
 // ReadRows is all of a cache as floats.

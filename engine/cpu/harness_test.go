@@ -22,13 +22,20 @@ type opCase struct {
 }
 
 // check compares an operation with its reference, and demands the same bits of every cut into chunks, of every
-// number of workers and of every set of kernels that this processor has.
+// number of workers and of every set of kernels that this processor has; all that in every class.
 func check(t *testing.T, c opCase) {
 	t.Helper()
-	t.Run(c.name, func(t *testing.T) {
+	for _, class := range cpu.Classes() {
+		checkClass(t, c, class)
+	}
+}
+
+func checkClass(t *testing.T, c opCase, class string) {
+	t.Helper()
+	t.Run(c.name+"/"+class, func(t *testing.T) {
 		t.Helper()
 		whole := []int{0, c.rows}
-		got := c.run(cpu.New(cpu.Options{Workers: 1}), whole)
+		got := c.run(cpu.New(cpu.Options{Class: class, Workers: 1}), whole)
 		if err := worst(got, c.want); !(err <= c.tol) {
 			t.Errorf("error %.2e against float64, want at most %.0e", err, c.tol)
 		}
@@ -38,7 +45,7 @@ func check(t *testing.T, c opCase) {
 		}
 		for _, workers := range []int{1, 2, 5} {
 			for _, cuts := range [][]int{whole, single, ragged(c.rows)} {
-				again := c.run(cpu.New(cpu.Options{Workers: workers}), cuts)
+				again := c.run(cpu.New(cpu.Options{Class: class, Workers: workers}), cuts)
 				if i := differs(got, again); i >= 0 {
 					t.Fatalf("%d workers, cuts %v: element %d is %x, want %x", workers, cuts, i,
 						math.Float32bits(again[i]), math.Float32bits(got[i]))
@@ -46,7 +53,7 @@ func check(t *testing.T, c opCase) {
 			}
 		}
 		for v := range cpu.Widest() {
-			again := c.run(cpu.Narrow(cpu.New(cpu.Options{}), v), whole)
+			again := c.run(cpu.Narrow(cpu.New(cpu.Options{Class: class}), v), whole)
 			if i := differs(got, again); i >= 0 {
 				t.Fatalf("kernel set %d: element %d is %x, want %x", v, i, math.Float32bits(again[i]), math.Float32bits(got[i]))
 			}

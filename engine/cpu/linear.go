@@ -45,6 +45,10 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 		return
 	}
 	in, out := all(x), all(y)
+	if b.class == Blocked {
+		b.linearChains(out, in, &w)
+		return
+	}
 	blocks := (w.Out + outputsPerItem - 1) / outputsPerItem
 	cuts := min(max(1, 4*b.workers/blocks), max(1, x.Rows/16))
 	each := (x.Rows + cuts - 1) / cuts
@@ -69,9 +73,12 @@ type product struct {
 	from, to int
 }
 
-// run computes the product with the widest kernels that this processor has; the bits are the same with all.
+// run computes the product in the class of s, with the widest kernels that this processor has; the bits are the same
+// with all.
 func (p product) run(s *scratch) {
 	switch {
+	case s.chains != nil:
+		p.runChains(s.chains)
 	case s.vector == plain:
 		p.runPlain(s)
 	case p.suitsNibbles(s.vector):

@@ -9,6 +9,7 @@ import (
 // nobody may rely on what is in them.
 type scratch struct {
 	vector    vector    // kernels to use
+	chains    *chains   // in the class cpu-f32-blocked, else nil
 	panel     []float32 // decoded weight rows
 	columns   []float32 // the same, transposed
 	values    []float32 // scores, columns of a state, outputs of experts

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lector/engine"
+	"lector/engine/cpu"
 	"lector/engine/oracle"
 	"lector/engine/qwen4exp"
 )
@@ -16,7 +17,7 @@ func TestAgainst(t *testing.T) {
 		tokens[i] = engine.Token(i * 7 % 300)
 	}
 	open := func(dir string) *qwen4exp.Engine {
-		e, err := opener(t, modelOf(dir))(qwen4exp.Grouped)
+		e, err := opener(t, modelOf(dir), cpu.Rounded)(qwen4exp.Grouped)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,9 +26,11 @@ func modelOf(name string) string {
 	return filepath.Join(fixtures, name)
 }
 
-func opener(t *testing.T, dir string) oracle.Open { return openerOf(t, dir, qwen4exp.Options{}) }
+func opener(t *testing.T, dir, class string) oracle.Open {
+	return openerOf(t, dir, class, qwen4exp.Options{})
+}
 
-func openerOf(t *testing.T, dir string, opt qwen4exp.Options) oracle.Open {
+func openerOf(t *testing.T, dir, class string, opt qwen4exp.Options) oracle.Open {
 	t.Helper()
 	c, err := weights.Open(dir)
 	if err != nil {
@@ -37,7 +39,7 @@ func openerOf(t *testing.T, dir string, opt qwen4exp.Options) oracle.Open {
 	t.Cleanup(func() { c.Close() })
 	return func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
 		opt.HiddenNorm = norm
-		return qwen4exp.Open(c, cpu.New(cpu.Options{}), opt)
+		return qwen4exp.Open(c, cpu.New(cpu.Options{Class: class}), opt)
 	}
 }
 
@@ -49,24 +51,29 @@ func TestFixtures(t *testing.T) {
 		{"tiny", 150}, {"tiny", 7}, {"tiny", 1}, {"tiny-long", 700}, {"tiny-long", 96}, {"odd", 150}, {"odd", 13},
 		{"tiny-mlx-folded", 64}, {"tiny-mlx-plain", 50}, {"nano-text", 564}, {"nano-text", 100},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			x, err := oracle.Load(filepath.Join(fixtures, tc.name, "oracle.safetensors"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			report, err := x.Check(context.Background(), opener(t, modelOf(tc.name)), tc.chunk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !report.OK() || testing.Verbose() {
-				var b strings.Builder
-				report.Print(&b)
-				t.Log("\n" + b.String())
-			}
-			if !report.OK() {
-				t.Error("the fixture is not met")
-			}
-		})
+		for _, class := range cpu.Classes() {
+			t.Run(tc.name+"/"+class, func(t *testing.T) { met(t, tc.name, class, tc.chunk) })
+		}
+	}
+}
+
+func met(t *testing.T, fixture, class string, chunk int) {
+	t.Helper()
+	x, err := oracle.Load(filepath.Join(fixtures, fixture, "oracle.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := x.Check(context.Background(), opener(t, modelOf(fixture), class), chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.OK() || testing.Verbose() {
+		var b strings.Builder
+		report.Print(&b)
+		t.Log("\n" + b.String())
+	}
+	if !report.OK() {
+		t.Error("the fixture is not met")
 	}
 }
 
@@ -76,7 +83,7 @@ func TestCatchesAnotherModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := x.Check(context.Background(), opener(t, filepath.Join(fixtures, "tiny-mlx-folded")), 64)
+	report, err := x.Check(context.Background(), opener(t, filepath.Join(fixtures, "tiny-mlx-folded"), cpu.Blocked), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +117,7 @@ func TestFixturesWithRoundedRows(t *testing.T) {
 					t.Fatal(err)
 				}
 				opt := qwen4exp.Options{KV: kv}
-				report, err := x.CheckWithin(context.Background(), openerOf(t, modelOf(name), opt), 64, oracle.BoundsOf("cpu-f32", opt.Codec()).Free)
+				report, err := x.CheckWithin(context.Background(), openerOf(t, modelOf(name), cpu.Rounded, opt), 64, oracle.BoundsOf("cpu-f32", opt.Codec()).Free)
 				if err != nil {
 					t.Fatal(err)
 				}

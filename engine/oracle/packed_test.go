@@ -19,8 +19,12 @@ func TestPackedFixtures(t *testing.T) {
 		name   string
 		chunk  int
 		memory int
-	}{{"tiny", 33, 6 << 20}, {"odd", 150, 12 << 20}, {"tiny-mlx-folded", 64, 0}, {"tiny-mlx-plain", 50, 6 << 20}, {"nano-text", 100, 32 << 20}} {
-		t.Run(tc.name, func(t *testing.T) {
+		class  string
+	}{
+		{"tiny", 33, 6 << 20, cpu.Rounded}, {"odd", 150, 12 << 20, cpu.Blocked}, {"tiny-mlx-folded", 64, 0, cpu.Blocked}, {"tiny-mlx-plain", 50, 6 << 20, cpu.Rounded},
+		{"nano-text", 100, 32 << 20, cpu.Rounded}, {"nano-text", 100, 32 << 20, cpu.Blocked},
+	} {
+		t.Run(tc.name+"/"+tc.class, func(t *testing.T) {
 			source, err := weights.Open(modelOf(tc.name))
 			if err != nil {
 				t.Fatal(err)
@@ -40,7 +44,7 @@ func TestPackedFixtures(t *testing.T) {
 				t.Fatal(err)
 			}
 			report, err := x.Check(context.Background(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
-				return qwen4exp.Open(c, cpu.New(cpu.Options{}), qwen4exp.Options{HiddenNorm: norm, Memory: tc.memory})
+				return qwen4exp.Open(c, cpu.New(cpu.Options{Class: tc.class}), qwen4exp.Options{HiddenNorm: norm, Memory: tc.memory})
 			}, tc.chunk)
 			if err != nil {
 				t.Fatal(err)

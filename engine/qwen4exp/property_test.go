@@ -14,9 +14,9 @@ import (
 
 // Any cut of a prompt into chunks gives the same state and logits, bit for bit, and so does decoding it.
 func TestAnyCutGivesTheSameBits(t *testing.T) {
-	for _, model := range []string{"tiny", "odd"} {
-		t.Run(model, func(t *testing.T) {
-			e := open(t, model, cpu.New(cpu.Options{}), qwen4exp.Options{})
+	for model, class := range map[string]string{"tiny": cpu.Rounded, "odd": cpu.Rounded, "tiny-mlx-folded": cpu.Blocked, "tiny-mlx-plain": cpu.Blocked} {
+		t.Run(model+"/"+class, func(t *testing.T) {
+			e := open(t, model, cpu.New(cpu.Options{Class: class}), qwen4exp.Options{})
 			defer e.Close()
 			tokens := sample(70)
 			want := read(t, e, tokens, len(tokens))

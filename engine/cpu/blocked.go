@@ -1,0 +1,155 @@
+package cpu
+
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
+
+// chains is what one goroutine multiplies in, in the class cpu-f32-blocked.
+type chains struct {
+	set    fma.Set
+	temp   fma.Temp
+	panels []float32 // decoded weights
+	packed []float32 // rows of x, close together
+	tile   []float32 // chains of a ragged end, or of few rows
+}
+
+const (
+	// fewChains is up to how many rows of x are multiplied with several panels side by side: a chain is slow, and few
+	// rows have few of them.
+	fewChains = 8
+	// fewPanels is how many panels that are.
+	fewPanels = 4
+	// blockedRows is how many rows of x meet a panel before the next: so many rows of a block stay in the second cache.
+	blockedRows = 512
+	// blockedOutputs is how many outputs an item of work takes where there are many rows.
+	blockedOutputs = 256
+)
+
+// runChains computes the product by fused chains (package fma). How it is cut changes no bit.
+func (p product) runChains(c *chains) {
+	switch {
+	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w):
+		p.fewCodes(c)
+		return
+	case p.x.n <= fewChains:
+		p.fewRows(c)
+		return
+	}
+	for top := 0; top < p.x.n; top += blockedRows {
+		p.block(c, top, min(blockedRows, p.x.n-top))
+	}
+}
+
+// fewCodes decodes weights in registers.
+func (p *product) fewCodes(c *chains) {
+	x := p.few(c)
+	tile := fma.Rows{Data: floats(&c.tile, fma.FewRows*fma.FewOutputs), Step: fma.FewOutputs}
+	for o := p.from; o < p.to; o += fma.FewOutputs {
+		n := min(fma.FewOutputs, p.to-o)
+		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: p.w, Row: o, N: n}, &c.temp)
+		p.keep(tile, 0, o, n)
+	}
+}
+
+// fewRows takes some panels side by side through a block of inputs.
+func (p *product) fewRows(c *chains) {
+	x := p.few(c)
+	each := fma.Inputs(p.w, fma.Block/fewPanels)
+	panels := floats(&c.panels, fewPanels*fma.PanelFloats)
+	tile := fma.Rows{Data: floats(&c.tile, fewChains*fewPanels*fma.Lanes), Step: fewPanels * fma.Lanes}
+	for o := p.from; o < p.to; o += fewPanels * fma.Lanes {
+		n := min(fewPanels*fma.Lanes, p.to-o)
+		for k := 0; k < p.w.In; k += each {
+			inputs, columns := min(each, p.w.In-k), 0
+			for j := 0; j < n; j += fma.Lanes {
+				part := fma.Part{Row: o + j, N: min(fma.Lanes, n-j), From: k, K: inputs}
+				c.set.Unpack(panels[j/fma.Lanes*fma.PanelFloats:], p.w, part, &c.temp)
+				columns += part.Columns()
+			}
+			c.set.Dots(tile, fma.Rows{Data: x.Data[k:], Step: x.Step}, panels,
+				fma.Tile{Rows: p.x.n, Columns: columns, Inputs: inputs, Next: fma.PanelFloats, First: k == 0})
+		}
+		p.keep(tile, 0, o, n)
+	}
+}
+
+// few is the rows of x, at equal distances.
+func (p *product) few(c *chains) fma.Rows {
+	if p.x.list == nil {
+		return fma.Rows{Data: p.x.data[p.x.first*p.x.stride:], Step: p.x.stride}
+	}
+	packed := floats(&c.packed, p.x.n*p.w.In)
+	for r := range p.x.n {
+		copy(packed[r*p.w.In:(r+1)*p.w.In], p.x.at(r))
+	}
+	return fma.Rows{Data: packed, Step: p.w.In}
+}
+
+// keep copies n columns of the tile, whose first row is row `top` of y, to those of output o.
+func (p *product) keep(tile fma.Rows, top, o, n int) {
+	for r := top; r < p.x.n && (r-top)*tile.Step < len(tile.Data); r++ {
+		copy(p.y.at(r)[p.at+o-p.from:][:n], tile.Data[(r-top)*tile.Step:])
+	}
+}
+
+// block computes n rows from `top` on: a block of inputs of them, close together, meets panel after panel. The chains
+// stay in y meanwhile.
+func (p *product) block(c *chains, top, n int) {
+	each := fma.Inputs(p.w, fma.Block)
+	packed, panel := floats(&c.packed, n*each), floats(&c.panels, fma.PanelFloats)
+	var ragged fma.Rows
+	for k := 0; k < p.w.In; k += each {
+		inputs := min(each, p.w.In-k)
+		for r := range n {
+			copy(packed[r*inputs:(r+1)*inputs], p.x.at(top + r)[k:])
+		}
+		for o := p.from; o < p.to; o += fma.Lanes {
+			part := fma.Part{Row: o, N: min(fma.Lanes, p.to-o), From: k, K: inputs}
+			c.set.Unpack(panel, p.w, part, &c.temp)
+			t := fma.Tile{Rows: n, Columns: part.Columns(), Inputs: inputs, First: k == 0}
+			y := fma.Rows{Data: p.y.data[(p.y.first+top)*p.y.stride+p.at+o-p.from:], Step: p.y.stride}
+			if part.N < t.Columns { // the kernels write whole registers
+				ragged = fma.Rows{Data: floats(&c.tile, n*t.Columns), Step: t.Columns}
+				y = ragged
+			}
+			c.set.Dots(y, fma.Rows{Data: packed, Step: inputs}, panel, t)
+		}
+	}
+	if last := p.from + (p.to-p.from)/fma.Lanes*fma.Lanes; ragged.Data != nil {
+		p.keep(ragged, top, last, p.to-last)
+	}
+}
+
+// linearChains cuts a product into items of rows and outputs: as large as the caches like, yet some for every worker.
+func (b *Backend) linearChains(y, x rows, w *ops.Matrix) {
+	outputs, rows := b.cut(x.n, w.Out)
+	across := (w.Out + outputs - 1) / outputs
+	down := (x.n + rows - 1) / rows
+	b.parallel(across*down, grain(rows*w.In*outputs), func(s *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			top, o := i%down*rows, i/down*outputs
+			end := min(top+rows, x.n)
+			product{y: y.span(top, end), at: o, x: x.span(top, end), w: w, from: o, to: min(o+outputs, w.Out)}.run(s)
+		}
+	})
+}
+
+// cut is how many outputs and rows an item takes.
+func (b *Backend) cut(n, out int) (outputs, rows int) {
+	outputs, rows = blockedOutputs, min(n, blockedRows)
+	items := func() int { return (out + outputs - 1) / outputs * ((n + rows - 1) / rows) }
+	for b.workers > 1 && items() < 2*b.workers {
+		switch {
+		case outputs > fma.FewOutputs && (n <= fewChains || outputs > fewPanels*fma.Lanes):
+			outputs /= 2
+		case rows >= 64:
+			rows = (rows/2 + 7) &^ 7
+		case outputs > fma.Lanes:
+			outputs /= 2
+		default:
+			return outputs, rows
+		}
+	}
+	return outputs, rows
+}

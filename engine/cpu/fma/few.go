@@ -1,0 +1,113 @@
+package fma
+
+import "lector/engine/ops"
+
+const (
+	// FewRows is up to how many rows Few takes.
+	FewRows = 4
+	// FewOutputs is how many outputs Few computes side by side.
+	FewOutputs = 64
+
+	fewHalves = FewOutputs / half
+	fewWords  = 64 // of a row at a time: what is decoded next is brought near a row for every word
+)
+
+// SuitsFew says that Few knows weights of this kind.
+func (s Set) SuitsFew(m *ops.Matrix) bool {
+	return s == AVX512 && m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 &&
+		m.Group*m.Bits/32 <= fewWords && whole(m)
+}
+
+// Few computes c[r, j] = the product of row r of x and output p.Row+j of m, for p.N <= FewOutputs outputs and `rows` <=
+// FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
+// decoded in registers: the bits are those of Unpack and Dots.
+func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
+	m, f := w.Matrix, fewRun{w: w, t: t}
+	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
+	f.bytes, f.all = m.Group*m.Bits/8, m.In/m.Group
+	each := fewWords * 4 / f.bytes // groups at a time
+	call := fewCall{c: c, x: x, periods: m.Group / Period(m.Bits), bits: m.Bits,
+		words: Rows{grow(&t.words, fewHalves*(fewWords+16)*half), (fewWords + 16) * half},
+		sides: Rows{grow(&t.scales, fewHalves*(f.all+16)*2*half), (f.all + 16) * 2 * half}}
+	f.sides(s, call.sides)
+	for g := 0; g < f.all; g += each {
+		call.groups, call.first = min(each, f.all-g), g == 0
+		f.words(s, call.words, g, call.groups)
+		call.ahead = f.ahead(g + call.groups)
+		s.fewHalves(call, w.N, rows)
+		call.x, call.sides = x.from(0, min(g+each, f.all-1)*m.Group), call.sides.from(0, call.groups*2*half)
+	}
+}
+
+// Outputs are N outputs of a matrix from Row on.
+type Outputs struct {
+	*ops.Matrix
+	Row, N int
+}
+
+// part is the outputs from h on, at most 16, and all inputs.
+func (w Outputs) part(h int) Part { return Part{w.Row + h, min(half, w.N-h), 0, w.In} }
+
+// fewRun is one call of Few.
+type fewRun struct {
+	w          Outputs
+	t          *Temp
+	bytes, all int // of a group's codes; groups of a row
+}
+
+// sides fills dst: scales and biases side by side.
+func (f *fewRun) sides(s Set, dst Rows) {
+	for h := 0; h < f.w.N; h += half {
+		at := dst.Data[h/half*dst.Step:]
+		s.sides(Rows{at, 2 * half}, f.w.Scales, f.w.Matrix, f.w.part(h), f.t)
+		s.sides(Rows{at[half:], 2 * half}, f.w.Biases, f.w.Matrix, f.w.part(h), f.t)
+	}
+}
+
+// words fills dst with the codes of n groups from g on.
+func (f *fewRun) words(s Set, dst Rows, g, n int) {
+	for h := 0; h < f.w.N; h += half {
+		src := f.t.source(stored{f.w.Data, f.all * f.bytes, n * f.bytes / 4}, g*f.bytes, 4, f.w.part(h))
+		s.transpose32(Rows{dst.Data[h/half*dst.Step:], half}, src)
+	}
+}
+
+// ahead is where the codes of group g begin, or those of the outputs that follow.
+func (f *fewRun) ahead(g int) stored {
+	row := f.all * f.bytes
+	at := f.w.Row*row + g*f.bytes
+	if g >= f.all {
+		at = (f.w.Row + f.w.N) * row
+	}
+	return stored{data: f.w.Data[min(at, len(f.w.Data)-1):], stride: row}
+}
+
+// fewCall is what a kernel of Few takes.
+type fewCall struct {
+	c, x            Rows
+	words           Rows // a row is the codes of 16 outputs
+	sides           Rows // a row is the scales and biases of 16 outputs
+	bits            int
+	groups, periods int
+	ahead           stored
+	first           bool
+}
+
+// fewHalves runs the kernels over n outputs.
+func (s Set) fewHalves(k fewCall, n, rows int) {
+	for r := 0; r < rows; {
+		part := [...]int{0, 1, 2, 2, 4}[rows-r]
+		for h := 0; h < n; {
+			halves := 1
+			if n-h > FewOutputs-half {
+				halves = fewHalves
+			}
+			at := k
+			at.c, at.x = k.c.from(r, h), k.x.from(r, 0)
+			at.words, at.sides = k.words.from(h/half, 0), k.sides.from(h/half, 0)
+			s.few(halves, part, at)
+			h += halves * half
+		}
+		r += part
+	}
+}

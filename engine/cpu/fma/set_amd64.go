@@ -1,0 +1,180 @@
+package fma
+
+import "golang.org/x/sys/cpu"
+
+// Widest is the largest set of kernels that this processor and its system can run.
+func Widest() Set {
+	switch {
+	case cpu.X86.HasAVX512F:
+		return AVX512
+	case cpu.X86.HasAVX2 && cpu.X86.HasFMA:
+		return AVX2
+	}
+	return Plain
+}
+
+// Sets are those that this processor can run.
+func Sets() []Set {
+	switch Widest() {
+	case AVX512:
+		return []Set{Plain, AVX2, AVX512}
+	case AVX2:
+		return []Set{Plain, AVX2}
+	}
+	return []Set{Plain}
+}
+
+// rows is how many of n rows the next kernel takes.
+func (s Set) rows(n int) int {
+	for most := 8; most > 1; most /= 2 {
+		if n >= most && (s == AVX512 || most < 8) {
+			return most
+		}
+	}
+	return 1
+}
+
+// columns is how many of the n columns from j on the next kernel takes: a chain is slow, so few rows take many columns.
+func (s Set) columns(rows, j, n int) int {
+	most := 32
+	switch {
+	case s == AVX2 && rows > 1 || j%Lanes != 0:
+		most = 16
+	case s == AVX512 && rows <= 2:
+		most = 128 / rows
+	}
+	for ; most > 16; most /= 2 {
+		if n >= most {
+			return most
+		}
+	}
+	return 16
+}
+
+func (s Set) dots(c, x Rows, panel []float32, t Tile) {
+	f := dots256x1x2
+	switch {
+	case s == AVX512:
+		f = kernel512(t.Rows, t.Columns)
+	case t.Rows == 4:
+		f = dots256x4x2
+	case t.Rows == 2:
+		f = dots256x2x2
+	case t.Columns == 32:
+		f = dots256x1x4
+	}
+	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &panel[0], t.Next, t.Inputs, t.First)
+}
+
+type dotsKernel = func(c *float32, ldc int, x *float32, ldx int, panel *float32, next, n int, first bool)
+
+func kernel512(rows, columns int) dotsKernel {
+	switch rows {
+	case 8:
+		return pick(columns, dots512x8x1, dots512x8x2, nil, nil)
+	case 4:
+		return pick(columns, dots512x4x1, dots512x4x2, nil, nil)
+	case 2:
+		return pick(columns, dots512x2x1, dots512x2x2, dots512x2x4, nil)
+	}
+	return pick(columns, dots512x1x1, dots512x1x2, dots512x1x4, dots512x1x8)
+}
+
+func pick(columns int, one, two, four, eight dotsKernel) dotsKernel {
+	switch columns {
+	case 128:
+		return eight
+	case 64:
+		return four
+	case 32:
+		return two
+	}
+	return one
+}
+
+// transpose32 sets element j of row i of dst to float32 i of row j for 16 rows of src.
+func (s Set) transpose32(dst Rows, src stored) {
+	if s != AVX512 {
+		columns32(dst, src)
+		return
+	}
+	_, _ = dst.Data[((src.n+15)&^15-1)*dst.Step+half-1], src.data[(half-1)*src.stride+4*src.n-1]
+	transpose512x32(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
+}
+
+// transpose16 is transpose32 for bf16.
+func (s Set) transpose16(dst Rows, src stored) {
+	if s != AVX512 {
+		columns16(dst, src)
+		return
+	}
+	_, _ = dst.Data[((src.n+15)&^15-1)*dst.Step+half-1], src.data[(half-1)*src.stride+2*src.n-1]
+	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
+}
+
+// unpack decodes words of codes into 16 columns of a panel.
+func (s Set) unpack(panel []float32, w codes) {
+	f := unpacking(s == AVX512, w.bits)
+	f(&panel[0], &w.words[0], &w.scales[0], &w.biases[0], w.groups, w.periods)
+}
+
+type unpackKernel = func(panel, words, scales, biases *float32, groups, periods int)
+
+func unpacking(wide bool, bits int) unpackKernel {
+	if wide {
+		switch bits {
+		case 2:
+			return unpack512x2
+		case 3:
+			return unpack512x3
+		case 4:
+			return unpack512x4
+		case 6:
+			return unpack512x6
+		}
+		return unpack512x8
+	}
+	switch bits {
+	case 2:
+		return unpack256x2
+	case 3:
+		return unpack256x3
+	case 4:
+		return unpack256x4
+	case 6:
+		return unpack256x6
+	}
+	return unpack256x8
+}
+
+type fewFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides, groups, periods int, ahead *byte, stride int, first bool)
+
+// few multiplies some rows with 16 or 64 outputs.
+func (s Set) few(halves, rows int, k fewCall) {
+	f := fewKernels(k.bits, rows)[min(halves-1, 1)]
+	f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, &k.sides.Data[0], k.sides.Step, k.groups, k.periods,
+		&k.ahead.data[0], k.ahead.stride, k.first)
+}
+
+// fewKernels are those for 16 and for 64 outputs.
+func fewKernels(bits, rows int) [2]fewFunc {
+	switch {
+	case bits == 4 && rows == 1:
+		return [2]fewFunc{few512x4x1x1, few512x4x1x4}
+	case bits == 4 && rows == 2:
+		return [2]fewFunc{few512x4x2x1, few512x4x2x4}
+	case bits == 4:
+		return [2]fewFunc{few512x4x4x1, few512x4x4x4}
+	case bits == 6 && rows == 1:
+		return [2]fewFunc{few512x6x1x1, few512x6x1x4}
+	case bits == 6 && rows == 2:
+		return [2]fewFunc{few512x6x2x1, few512x6x2x4}
+	case bits == 6:
+		return [2]fewFunc{few512x6x4x1, few512x6x4x4}
+	case rows == 1:
+		return [2]fewFunc{few512x8x1x1, few512x8x1x4}
+	case rows == 2:
+		return [2]fewFunc{few512x8x2x1, few512x8x2x4}
+	}
+	return [2]fewFunc{few512x8x4x1, few512x8x4x4}
+}

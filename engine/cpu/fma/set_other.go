@@ -1,0 +1,20 @@
+//go:build !amd64
+
+package fma
+
+// Widest is plain Go: there are no kernels for this processor.
+func Widest() Set { return Plain }
+
+// Sets are those that this processor can run.
+func Sets() []Set { return []Set{Plain} }
+
+// The rest stands for the kernels of other processors; nothing calls it while Widest is Plain.
+
+func (s Set) rows(n int) int             { return 1 }
+func (s Set) columns(rows, j, n int) int { return 16 }
+
+func (s Set) dots(c, x Rows, panel []float32, t Tile) { dotsPlain(c, x, panel, t) }
+func (s Set) transpose32(dst Rows, src stored)        { columns32(dst, src) }
+func (s Set) transpose16(dst Rows, src stored)        { columns16(dst, src) }
+func (s Set) unpack(panel []float32, w codes)         { panic("fma: no kernels for this processor") }
+func (s Set) few(halves, rows int, k fewCall)         { panic("fma: no kernels for this processor") }
