@@ -81,6 +81,22 @@ type Buffer interface {
 	Close() error
 }
 
+// LocalMemory is implemented by a device whose own memory lies apart from the host's, such as a graphics card. On others
+// there is nothing nearer than NewBuffer's.
+type LocalMemory interface {
+	// NewLocalBuffer allocates size bytes, zeroed, in the device's own memory. ErrMemory.
+	NewLocalBuffer(size int) (LocalBuffer, error)
+}
+
+// LocalBuffer is memory that the host has a copy of. Each call of Bytes brings over what the device has written since,
+// and what the host then writes goes back with the next committed work that binds the buffer. So the rules of Buffer
+// hold for the whole buffer instead of ranges, and Bytes must be called anew for each look or change.
+type LocalBuffer interface {
+	Buffer
+	// Write puts data at an offset in bytes, without a copy on the host. No committed work may use them.
+	Write(offset int, data []byte) error
+}
+
 // Source is one library's kernel source, whole: there is no include path.
 type Source struct {
 	Name     string // in messages

@@ -36,6 +36,7 @@ type Options struct {
 // Backend computes on a device. The zero value is not usable; call New.
 type Backend struct {
 	device  metal.Device
+	apart   metal.LocalMemory // of a device whose memory lies apart, else nil
 	page    int
 	family  string
 	float32 bool
@@ -45,6 +46,7 @@ type Backend struct {
 	err     error      // the first since the last Wait
 	lent    int64      // bytes held on the device
 	cmd     commands
+	copies  copies
 	kernels kernels
 	weights weights
 	ropes   ropeTables
@@ -71,7 +73,9 @@ func New(device metal.Device, o Options) (*Backend, error) {
 		kernels: newKernels(device),
 		weights: newWeights(o.Mapped),
 		named:   map[scratchPart]*memory{},
+		uploads: arena{place: shared},
 	}
+	b.apart, _ = device.(metal.LocalMemory)
 	return b, nil
 }
 
@@ -175,6 +179,7 @@ func (b *Backend) drain(ctx context.Context) error {
 		}
 		b.land(flying, errs)
 	}
+	b.fail(b.copies.settle())
 	b.endSweep()
 	if b.cmd.open == nil {
 		b.bury()
@@ -229,7 +234,7 @@ func (b *Backend) Close() error {
 	errs := []error{err, b.err}
 	b.dropScratch()
 	b.choices.release(b)
-	errs = append(errs, b.weights.close(b), b.kernels.close(), b.cmd.queue.Close())
+	errs = append(errs, b.weights.close(b), b.kernels.close(), b.copies.close(), b.cmd.queue.Close())
 	b.bury()
 	return errors.Join(errs...)
 }

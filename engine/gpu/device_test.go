@@ -13,8 +13,9 @@ import (
 
 // The detectors run over every kernel of this package: go test ./engine/gpu -soft.mode race, and -soft.seed 1, 2, ...
 var (
-	softMode = flag.String("soft.mode", "plain", "what kernels are compiled to detect: plain, race or undefined")
-	softSeed = flag.Uint64("soft.seed", 0, "order of threads and threadgroups: 0 forward, 1 backward, others at random")
+	softMode  = flag.String("soft.mode", "plain", "what kernels are compiled to detect: plain, race or undefined")
+	softApart = flag.Bool("soft.apart", false, "give the device memory apart from the host's, as a graphics card has")
+	softSeed  = flag.Uint64("soft.seed", 0, "order of threads and threadgroups: 0 forward, 1 backward, others at random")
 )
 
 // openDevice opens the CPU as a device; the test is skipped where its compiler is missing.
@@ -37,5 +38,8 @@ func openDevice(t *testing.T) metal.Device {
 			t.Errorf("close the device: %v", err)
 		}
 	})
+	if *softApart {
+		return apart{d}
+	}
 	return d
 }

@@ -146,7 +146,7 @@ func (e *encoding) take(n int) region {
 	if e.failed() {
 		return region{}
 	}
-	r, _, err := e.b.scratch.take(e.b, n)
+	r, err := e.b.scratch.take(e.b, n)
 	if err != nil {
 		e.b.fail(fmt.Errorf("allocate scratch: %w", err))
 	}
@@ -160,12 +160,12 @@ func upload[T any](e *encoding, values []T) region {
 		return region{}
 	}
 	data := bytesOf(values)
-	r, view, err := e.b.uploads.take(e.b, len(data))
+	r, err := e.b.uploads.take(e.b, len(data))
 	if err != nil {
 		e.b.fail(fmt.Errorf("allocate %d bytes for values of the host: %w", len(data), err))
 		return region{}
 	}
-	copy(view, data)
+	copy(r.buf.Bytes()[r.off:], data)
 	return r
 }
 
@@ -179,7 +179,7 @@ func (e *encoding) lasting(name scratchPart, n int) *memory {
 	if m := b.named[name]; m != nil && m.bytes >= int64(n) {
 		return m
 	}
-	m, err := b.allocate(n)
+	m, err := b.allocate(n, name.place())
 	if err != nil {
 		b.fail(fmt.Errorf("allocate %s: %w", name, err))
 		return nil
@@ -215,6 +215,20 @@ func (e *encoding) signalEvent(event metal.SharedEvent, value uint64) {
 		return
 	}
 	cb.SignalEvent(event, value)
+}
+
+// waitEvent holds what is encoded next until the event has reached value.
+func (e *encoding) waitEvent(event metal.SharedEvent, value uint64) {
+	if e.failed() {
+		return
+	}
+	e.b.cmd.endEncoder()
+	cb, err := e.b.cmd.buffer()
+	if err != nil {
+		e.b.fail(err)
+		return
+	}
+	cb.WaitEvent(event, value)
 }
 
 // dispatch encodes one kernel over l.groups threadgroups; none of them, or an earlier failure, makes it a no-op.

@@ -23,6 +23,14 @@ const (
 	blockMask    scratchPart = "qsa mask"
 )
 
+// place is where a part goes: the host reads what a route chose, in every layer.
+func (p scratchPart) place() place {
+	if p == routeExperts || p == routeWeights {
+		return shared
+	}
+	return near
+}
+
 // layout visits everything that the operations of a chunk work in beside tensors, weights and slots: sizing and
 // allocation both walk it.
 func (b *Backend) layout(w ops.Work, visit func(part scratchPart, bytes int)) {
@@ -127,7 +135,7 @@ func (b *Backend) reserve(part scratchPart, bytes int, w ops.Work) error {
 	}
 	b.release(b.named[part])
 	delete(b.named, part)
-	m, err := b.allocate(bytes)
+	m, err := b.allocate(bytes, part.place())
 	if err == nil {
 		b.named[part] = m
 	}
@@ -140,7 +148,7 @@ func (a *arena) reserve(b *Backend, n int) error {
 		return nil
 	}
 	a.release(b)
-	m, err := b.allocate(n)
+	m, err := b.allocate(n, a.place)
 	if err == nil {
 		a.chunks = []*memory{m}
 	}

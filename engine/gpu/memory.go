@@ -14,11 +14,16 @@ import (
 type memory struct {
 	buf    metal.Buffer
 	bytes  int64 // counted against the limit, page rounding included
-	floats []float32
+	floats int   // of a tensor
 }
 
-// Floats is the host's view, coherent after Wait.
-func (m *memory) Floats() []float32 { return m.floats }
+// Floats is the host's view, coherent after Wait. Where the device's memory lies apart it is a copy as of now.
+func (m *memory) Floats() []float32 {
+	if m.buf == nil {
+		return nil
+	}
+	return floatsOf(m.buf.Bytes())[:m.floats]
+}
 
 // region is a place on the device: a buffer from an offset in bytes on. The zero region is unbound.
 type region struct {
@@ -28,6 +33,15 @@ type region struct {
 
 // plus is the region n bytes further.
 func (r region) plus(n int) region { return region{r.buf, r.off + n} }
+
+// write puts data there, which no pending work may use.
+func (r region) write(data []byte) error {
+	if local, ok := r.buf.(metal.LocalBuffer); ok {
+		return local.Write(r.off, data)
+	}
+	copy(r.buf.Bytes()[r.off:], data)
+	return nil
+}
 
 // at is where a tensor begins. It panics on a tensor that was freed.
 func at(t ops.Tensor) region {
@@ -52,11 +66,11 @@ func (b *Backend) Alloc(rows, cols int) (ops.Tensor, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m, err := b.allocate(4 * rows * cols)
+	m, err := b.allocate(4*rows*cols, near)
 	if err != nil {
 		return ops.Tensor{}, fmt.Errorf("allocate %d x %d floats: %w", rows, cols, err)
 	}
-	m.floats = m.floats[:rows*cols]
+	m.floats = rows * cols
 	return ops.Tensor{Rows: rows, Cols: cols, Mem: m}, nil
 }
 
@@ -72,31 +86,46 @@ func (b *Backend) Free(t ops.Tensor) {
 	b.release(m)
 }
 
+// place is which memory of the device something is put in. The two are one where the device shares the host's.
+type place bool
+
+const (
+	near   place = false // to the device: what only it works with
+	shared place = true  // with the host: what the host writes or reads in every pass
+)
+
 // allocate takes n bytes from the device, rounded up to its page. Where the limit or the device has no room but
 // memory is dying, it waits for the pending work and tries again.
-func (b *Backend) allocate(n int) (*memory, error) {
-	m, err := b.tryAllocate(n)
+func (b *Backend) allocate(n int, p place) (*memory, error) {
+	m, err := b.tryAllocate(n, p)
 	if err == nil || len(b.dying) == 0 {
 		return m, err
 	}
 	if err := b.drain(context.Background()); err != nil {
 		return nil, err
 	}
-	return b.tryAllocate(n)
+	return b.tryAllocate(n, p)
 }
 
-func (b *Backend) tryAllocate(n int) (*memory, error) {
+func (b *Backend) tryAllocate(n int, p place) (*memory, error) {
 	bytes := (int64(max(n, 4)) + int64(b.page) - 1) / int64(b.page) * int64(b.page)
 	if b.limit > 0 && b.lent+bytes > b.limit {
 		return nil, fmt.Errorf("%w: %d bytes wanted, %d of the limit of %d bytes are left: use a smaller chunk or raise the limit",
 			ops.ErrMemory, bytes, max(0, b.limit-b.lent), b.limit)
 	}
-	buf, err := b.device.NewBuffer(int(bytes))
+	buf, err := b.newBuffer(int(bytes), p)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %d bytes of device memory with %d held: %w", ops.ErrMemory, bytes, b.lent, err)
 	}
 	b.lent += bytes
-	return &memory{buf: buf, bytes: bytes, floats: floatsOf(buf.Bytes())}, nil
+	return &memory{buf: buf, bytes: bytes}, nil
+}
+
+func (b *Backend) newBuffer(n int, p place) (metal.Buffer, error) {
+	if b.apart != nil && p == near {
+		return b.apart.NewLocalBuffer(n)
+	}
+	return b.device.NewBuffer(n)
 }
 
 // floatsOf views bytes as floats; a device's buffers are aligned to its page.
@@ -118,7 +147,6 @@ func (b *Backend) release(m *memory) {
 	if m == nil || m.buf == nil || m.bytes < 0 {
 		return
 	}
-	m.floats = nil
 	b.dying = append(b.dying, &memory{buf: m.buf, bytes: m.bytes})
 	m.buf, m.bytes = nil, -1
 	if b.cmd.idle() {
@@ -140,6 +168,7 @@ func (b *Backend) bury() {
 // arena lends pieces of a few buffers, all taken back at once by reset. Its pieces are aligned to pieceAlign. It only
 // grows: to what was lent at most between two resets.
 type arena struct {
+	place  place
 	chunks []*memory
 	at     int // chunk in use
 	used   int // bytes of it
@@ -152,16 +181,16 @@ const (
 	chunkBytes = 1 << 18
 )
 
-// take lends n bytes of unknown content: where they are, and the host's view.
-func (a *arena) take(b *Backend, n int) (region, []byte, error) {
+// take lends n bytes of unknown content.
+func (a *arena) take(b *Backend, n int) (region, error) {
 	n = (max(n, 1) + pieceAlign - 1) / pieceAlign * pieceAlign
 	for a.at < len(a.chunks) && a.used+n > int(a.chunks[a.at].bytes) {
 		a.at, a.used = a.at+1, 0
 	}
 	if a.at == len(a.chunks) {
-		m, err := b.allocate(max(n, chunkBytes, a.most-a.lent))
+		m, err := b.allocate(max(n, chunkBytes, a.most-a.lent), a.place)
 		if err != nil {
-			return region{}, nil, err
+			return region{}, err
 		}
 		a.chunks, a.used = append(a.chunks, m), 0
 	}
@@ -169,7 +198,7 @@ func (a *arena) take(b *Backend, n int) (region, []byte, error) {
 	r := region{chunk.buf, a.used}
 	a.used += n
 	a.lent += n
-	return r, chunk.buf.Bytes()[r.off : r.off+n], nil
+	return r, nil
 }
 
 // reset takes everything back. Where several chunks were needed, one takes their place with the next piece.
@@ -189,5 +218,5 @@ func (a *arena) release(b *Backend) {
 	for _, m := range a.chunks {
 		b.release(m)
 	}
-	*a = arena{}
+	*a = arena{place: a.place}
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"math"
 
 	"lector/engine/ops"
@@ -36,7 +37,7 @@ func (t *ropeTables) reserve(b *Backend, each int) error {
 		return nil
 	}
 	t.release(b)
-	m, err := b.allocate(ropeSets * each)
+	m, err := b.allocate(ropeSets*each, near)
 	if err == nil {
 		t.mem, t.each = m, each
 	}
@@ -66,8 +67,12 @@ func (e *encoding) table(rope ops.Rope, pos, step, n int) region {
 	if t.tables[i].pending && !e.sync() { // never within a chunk, which asks for no more sets
 		return region{}
 	}
-	floats := t.mem.floats[i*t.each/4:]
-	fillRope(floats[:n*rope.Rot], rope, pos, step)
+	angles := make([]float32, n*rope.Rot)
+	fillRope(angles, rope, pos, step)
+	if err := t.place(i).write(bytesOf(angles)); err != nil {
+		e.b.fail(fmt.Errorf("write a table of angles: %w", err))
+		return region{}
+	}
 	t.tables[i] = ropeTable{rope, pos, step, n, true}
 	t.next = (i + 1) % ropeSets
 	return t.place(i)

@@ -16,8 +16,9 @@ const expertGroupMax = 8
 
 // slotMemory is the memory of AllocSlots, in a few buffers: the experts of one dispatch must lie in one.
 type slotMemory struct {
-	buffers       []*memory
+	buffers       []*memory // that the host reads records into
 	fetched, done deviceEvent
+	apart         apartSlots
 }
 
 // slotBufferBytes bounds one buffer of slots.
@@ -42,12 +43,15 @@ func (b *Backend) AllocSlots(n, size int) (ops.Slots, error) {
 	err := m.openEvents(b.device)
 	for from := 0; from < n && err == nil; from += each {
 		var part *memory
-		if part, err = b.allocate(min(each, n-from) * pitch); err == nil {
+		if part, err = b.allocate(min(each, n-from)*pitch, shared); err == nil {
 			m.buffers = append(m.buffers, part)
 			for data := part.buf.Bytes(); len(slots.Mem) < min(from+each, n); data = data[pitch:] {
 				slots.Mem = append(slots.Mem, data[:size:size])
 			}
 		}
+	}
+	if err == nil && b.apart != nil {
+		err = m.apart.open(b, m.buffers, slotLayout{pitch: pitch, each: each, n: n})
 	}
 	if err != nil {
 		m.release(b)
@@ -82,6 +86,7 @@ func (m *slotMemory) release(b *Backend) {
 		b.release(part)
 	}
 	m.buffers = nil
+	m.apart.release(b)
 	for _, e := range []*deviceEvent{&m.fetched, &m.done} {
 		if e.event != nil {
 			b.fail(e.event.Close())
@@ -111,9 +116,12 @@ func (c *choices) slot(data []byte) (region, bool) {
 
 func (m *slotMemory) find(data []byte) (region, bool) {
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
-	for _, part := range m.buffers {
+	for i, part := range m.buffers {
 		host := part.buf.Bytes()
 		if at := first - uintptr(unsafe.Pointer(unsafe.SliceData(host))); at < uintptr(len(host)) {
+			if m.apart.buffers != nil {
+				part = m.apart.buffers[i]
+			}
 			return region{part.buf, int(at)}, true
 		}
 	}
@@ -167,6 +175,9 @@ func (t *expertRun) stored() {
 	err := t.sweep(sweep)
 	encoded = true
 	t.b.sweep = sweep
+	if slots, lost := t.slotsOf(sweep.Items()); lost == nil && (err != nil || t.failed()) {
+		slots.apart.expect(sweep.Items())
+	}
 	if err != nil {
 		t.b.fail(err)
 		t.sync() // the device may still be at records that were there
@@ -184,10 +195,11 @@ func (b *Backend) endSweep() {
 // sweep encodes the products of all records, group by group, and the sums.
 func (t *expertRun) sweep(sweep ops.Sweep) error {
 	items := sweep.Items()
-	done, err := t.doneEvent(items)
+	slots, err := t.slotsOf(items)
 	if err != nil {
 		return err
 	}
+	slots.apart.expect(items)
 	most := 0 // pairs of a group
 	for i, item := range items {
 		t.activate(item.Expert, item.Record, item.Rows)
@@ -201,24 +213,25 @@ func (t *expertRun) sweep(sweep ops.Sweep) error {
 		if err := sweep.Wait(to - 1); err != nil {
 			return err
 		}
+		t.bring(slots, items[from:to])
 		for _, g := range t.groups(t.locateAll(t.active[from:to], &spans{})) {
 			t.gateUp(&g, inside, up)
 			t.product(&g, down, product{y: out.plus(4 * g.base * width), x: inside, to: width})
 		}
-		t.signalEvent(done.event, items[to-1].Ticket) // the reader may have the slots again
+		t.signalEvent(slots.done.event, items[to-1].Ticket) // the reader may have the slots again
 		t.commit()
 	}
 	t.sum(out, 0, width)
 	return nil
 }
 
-// doneEvent is the event of the slots that a sweep's records lie in. Records elsewhere are a fault of the caller: their
+// slotsOf are the slots that a sweep's records lie in. Records elsewhere are a fault of the caller: their
 // bytes change, and copies of weights are kept.
-func (t *expertRun) doneEvent(items []ops.Item) (deviceEvent, error) {
+func (t *expertRun) slotsOf(items []ops.Item) (*slotMemory, error) {
 	for _, m := range t.b.choices.slots {
 		if _, ok := m.find(items[0].Record.Gate.Data); ok {
-			return m.done, nil
+			return m, nil
 		}
 	}
-	return deviceEvent{}, errors.New("run experts: the records lie outside of the slots of this backend")
+	return nil, errors.New("run experts: the records lie outside of the slots of this backend")
 }

@@ -90,9 +90,10 @@ func (e *encoding) weight(data []byte) region {
 // vector puts a short weight on the device.
 func (e *encoding) vector(v []float32) region { return e.weight(bytesOf(v)) }
 
-// put wraps data where it lies in mapped memory at an address that the kernels can load words from, else copies it.
+// put wraps data where it lies in mapped memory at an address that the kernels can load words from, else copies it, as
+// always to a device whose memory lies apart: over the bus every product would be slow.
 func (w *weights) put(b *Backend, data []byte) (region, error) {
-	if whole, from := w.around(data); whole != nil && from%storedAlign == 0 {
+	if whole, from := w.around(data); whole != nil && from%storedAlign == 0 && b.apart == nil {
 		start := from / b.page * b.page
 		buf, err := b.device.WrapBuffer(whole[start : from+len(data)])
 		if err != nil {
@@ -101,26 +102,25 @@ func (w *weights) put(b *Backend, data []byte) (region, error) {
 		w.wrapped = append(w.wrapped, buf)
 		return region{buf, from - start}, nil
 	}
-	r, view, err := w.room(b, len(data))
+	r, err := w.room(b, len(data))
 	if err != nil {
 		return region{}, err
 	}
-	copy(view, data)
 	w.held = append(w.held, data)
-	return r, nil
+	return r, r.write(data)
 }
 
 // room is place for a copy: a buffer of its own for a large one, so that small ones don't leave chunks half empty.
-func (w *weights) room(b *Backend, n int) (region, []byte, error) {
+func (w *weights) room(b *Backend, n int) (region, error) {
 	if n < chunkBytes/4 {
 		return w.copies.take(b, n)
 	}
-	m, err := b.allocate(n)
+	m, err := b.allocate(n, near)
 	if err != nil {
-		return region{}, nil, err
+		return region{}, err
 	}
 	w.large = append(w.large, m)
-	return m.whole(), m.buf.Bytes(), nil
+	return m.whole(), nil
 }
 
 // around finds the mapped memory that holds data, and where in it data begins.

@@ -104,7 +104,7 @@ func (d *device) WrapBuffer(data []byte) (metal.Buffer, error) {
 		if err := b.allocate(); err != nil {
 			return err
 		}
-		return b.upload(data)
+		return b.upload(0, data)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("wrap %d bytes: %w", len(data), err), b.Close())
@@ -112,22 +112,25 @@ func (d *device) WrapBuffer(data []byte) (metal.Buffer, error) {
 	return b, nil
 }
 
-// upload copies wrapped memory to the device. The driver refuses memory that is locked in part, as where another
+// upload copies memory of the host to the device. The driver refuses memory that is locked in part, as where another
 // wrapped piece ends in it; a detour through memory that is not takes any.
-func (b *buffer) upload(data []byte) error {
-	driver := b.device.driver
-	if driver.toDevice(b.at, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data))) == statusOK {
+func (b *buffer) upload(offset int, data []byte) error {
+	driver, at := b.device.driver, b.at+uint64(offset)
+	if len(data) == 0 {
 		return nil
 	}
-	detour := make([]byte, min(len(data), detourBytes))
-	for done := 0; done < len(data); {
-		n := copy(detour, data[done:])
-		if err := driver.check("copy wrapped memory", driver.toDevice(b.at+uint64(done), unsafe.Pointer(unsafe.SliceData(detour)), uint64(n))); err != nil {
-			return err
+	if driver.toDevice(at, unsafe.Pointer(unsafe.SliceData(data)), uint64(len(data))) != statusOK {
+		detour := make([]byte, min(len(data), detourBytes))
+		for done := 0; done < len(data); {
+			n := copy(detour, data[done:])
+			if err := driver.check("copy memory of the host", driver.toDevice(at+uint64(done), unsafe.Pointer(unsafe.SliceData(detour)), uint64(n))); err != nil {
+				return err
+			}
+			done += n
 		}
-		done += n
 	}
-	return nil
+	// The driver returns once it has the bytes; other streams would not wait for the rest of their way.
+	return driver.check("wait for a copy", driver.streamSync(0))
 }
 
 const detourBytes = 4 << 20
@@ -142,8 +145,8 @@ func (b *buffer) allocate() error {
 	return nil
 }
 
-// NewDeviceBuffer implements DeviceMemory.
-func (d *device) NewDeviceBuffer(size int) (metal.Buffer, error) {
+// NewLocalBuffer implements metal.LocalMemory.
+func (d *device) NewLocalBuffer(size int) (metal.LocalBuffer, error) {
 	if err := d.checkSize(size); err != nil {
 		return nil, err
 	}
@@ -170,6 +173,21 @@ func (b *buffer) Bytes() []byte {
 		}
 	}
 	return b.data
+}
+
+// Write implements metal.LocalBuffer.
+func (b *buffer) Write(offset int, data []byte) error {
+	if offset < 0 || len(data) > b.size || offset > b.size-len(data) {
+		return fmt.Errorf("write %d bytes at %d of a buffer of %d", len(data), offset, b.size)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.data != nil && b.newer {
+		copy(b.data[offset:], data) // the whole copy goes to the device later
+		return nil
+	}
+	b.older, b.touched = b.data != nil, true
+	return b.device.do(func() error { return b.upload(offset, data) })
 }
 
 // fetch brings what the device has to the host, and counts on changes there.

@@ -20,7 +20,7 @@ const (
 	needCapability = 90
 )
 
-// device implements metal.Device and DeviceMemory.
+// device implements metal.Device and metal.LocalMemory.
 type device struct {
 	driver     *driver
 	options    Options

@@ -6,7 +6,7 @@
 //
 //  1. Buffers of NewBuffer are host memory that the device reads and writes in place, over the bus. Wrapped memory is
 //     used in place where the driver can lock it; else, as for mappings that nobody may write, the device has a
-//     copy of its own, made once. Memory on the device itself is DeviceMemory's to give.
+//     copy of its own, made once. Memory on the device itself is metal.LocalMemory's to give.
 //  2. Queues are streams. A queue that waits for an event of another is held by the GPU, without the host, once that
 //     other's work has been handed over; until then, and for events that the host raises, it is not handed over.
 //     So no order of commits blocks the GPU's own queues.
@@ -25,11 +25,7 @@
 // device's context. Start reading at Open, then queue.submit.
 package ptx
 
-import (
-	"errors"
-
-	"lector/metal"
-)
+import "errors"
 
 // ErrLost says that a kernel's fault, or the machine, took the device away. Another can be opened only by another
 // process.
@@ -46,15 +42,6 @@ type Options struct {
 	Compiler string
 	// Careful waits for each dispatch, so that a fault names its kernel. It is slow.
 	Careful bool
-}
-
-// DeviceMemory is implemented by the devices of this package, for callers that know what they ask for.
-type DeviceMemory interface {
-	// NewDeviceBuffer allocates size bytes, zeroed, in the device's own memory. Its Bytes is a copy: each call brings
-	// over what the device has written since, and lets what the host then writes go back with the next
-	// committed work that binds the buffer. So the rules of metal.Buffer hold for the whole buffer instead of
-	// ranges, and Bytes must be called anew for each look or change. metal.ErrMemory.
-	NewDeviceBuffer(size int) (metal.Buffer, error)
 }
 
 // Install says how to get the compiler.

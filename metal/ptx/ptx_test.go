@@ -326,11 +326,11 @@ func TestOptionalConstant(t *testing.T) {
 // Memory of the device goes to the host and back when it must, and only then.
 func TestDeviceBuffer(t *testing.T) {
 	r := newRig(t, ptx.Options{})
-	memory, ok := r.Device.(ptx.DeviceMemory)
+	memory, ok := r.Device.(metal.LocalMemory)
 	if !ok {
 		t.Fatal("the device gives no memory of its own")
 	}
-	b, err := memory.NewDeviceBuffer(256)
+	b, err := memory.NewLocalBuffer(256)
 	x := kept(t, b, err)
 	exchange := dispatch{kernel: "device_exchange", buffers: []any{x}, memory: map[int]int{0: 256, 3: 256}, groups: 1, threads: 64}
 	r.mustRun(t, exchange)
@@ -352,6 +352,20 @@ func TestDeviceBuffer(t *testing.T) {
 	}
 	if got := view[uint32](x); !slices.Equal(got, want) {
 		t.Errorf("after two runs: %v, want %v", got, want)
+	}
+	for _, looked := range []bool{true, false} { // a write after a look goes with the copy, else straight to the device
+		if !looked {
+			r.mustRun(t, exchange)
+		}
+		if err := b.Write(8, []byte{1, 2, 3, 4}); err != nil {
+			t.Fatal(err)
+		}
+		if got := view[uint32](x)[2]; got != 0x04030201 {
+			t.Errorf("after a write: %#x", got)
+		}
+	}
+	if err := b.Write(253, []byte{1, 2, 3, 4}); err == nil {
+		t.Error("a write beyond the end went through")
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *lease) pipeline(s metal.Source, kernel string, constants ...metal.Const
 
 // resident is memory of the device.
 func (l *lease) resident(size int) (metal.Buffer, error) {
-	b, err := l.device.(ptx.DeviceMemory).NewDeviceBuffer(size)
+	b, err := l.device.(metal.LocalMemory).NewLocalBuffer(size)
 	if err == nil {
 		l.held = append(l.held, b)
 	}
