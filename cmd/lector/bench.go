@@ -20,7 +20,7 @@ func newBench(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "bench", Short: "Measure this machine", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(
-		newBenchPrefill(a), newBenchDecode(a), newBenchSnapshot(a), newBenchIO(a), newBenchPeer(a), newBenchCompare(a),
+		newBenchPrefill(a), newBenchDecode(a), newBenchSnapshot(a), newBenchIO(a), newBenchPeer(a), newBenchCompare(a), newBenchCount(a),
 	)
 	return c
 }

@@ -260,8 +260,8 @@ func (b *benchIO) table(p *weights.Packed, r *ioReport) error {
 	defer config.Close()
 	r.Slots = min(stream.Records(p), memory/stream.SlotBytes(p))
 	for _, tokens := range []int{512, 1024, 2048, 4096} {
-		alone := count(p, config.Config().TopK, tokens, stream.MinSlots)
-		pooled := count(p, config.Config().TopK, tokens, r.Slots)
+		alone := thirdChunk(p, config.Config().TopK, tokens, stream.MinSlots)
+		pooled := thirdChunk(p, config.Config().TopK, tokens, r.Slots)
 		r.Chunks = append(r.Chunks, ioChunk{
 			Tokens: tokens, Records: alone.Records, PerToken: float64(alone.Bytes) / float64(tokens), Pooled: float64(pooled.Bytes) / float64(tokens),
 		})
@@ -269,8 +269,8 @@ func (b *benchIO) table(p *weights.Packed, r *ioReport) error {
 	return nil
 }
 
-// count is what the third chunk reads: by then the pool holds what it will.
-func count(p *weights.Packed, topK, tokens, slots int) stream.Stats {
+// thirdChunk is what the third chunk reads: by then the pool holds what it will.
+func thirdChunk(p *weights.Packed, topK, tokens, slots int) stream.Stats {
 	src := rand.New(rand.NewPCG(1, uint64(tokens)))
 	s := stream.Simulate(p, slots, min(stream.RingSlots, slots/2))
 	var before stream.Stats

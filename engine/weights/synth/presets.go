@@ -59,6 +59,9 @@ type rope struct {
 	Partial float64 `json:"partial_rotary_factor"`
 }
 
+// Released names the released model's own shapes, which Reserve takes: written out they would be 352 GB.
+const Released = "released"
+
 // Presets lists the names that Write takes.
 func Presets() []string { return []string{"nano", "tiny", "mid", "real-shape"} }
 
@@ -91,13 +94,16 @@ func preset(name string) (text, error) {
 		t.KeyHeads, t.ValueHeads, t.KeyDim, t.ValueDim = 8, 16, 64, 64
 		t.Experts, t.TopK, t.Inner, t.Shared = 64, 4, 256, 256
 		t.PLEDim, t.NgramHeads, t.Base, t.EOS = 1024, 4, 20000, 4093
-	case "real-shape": // the release's widths, with fewer layers and experts and a shorter table
+	case "real-shape", Released: // the release's widths, with fewer layers and experts and a shorter table, or with all
 		t.Vocab, t.Hidden, t.Layers, t.MaxTokens, t.LowRank = 248320, 2560, 4, 262144, 320
 		t.Heads, t.KVHeads, t.HeadDim = 24, 2, 256
 		t.IndexHeads, t.IndexDim, t.Budget = 4, 128, 2048
 		t.KeyHeads, t.ValueHeads, t.KeyDim, t.ValueDim = 16, 48, 128, 128
 		t.Experts, t.TopK, t.Inner, t.Shared = 32, 10, 640, 640
 		t.PLEDim, t.NgramHeads, t.Base, t.Shards, t.EOS, t.MTP = 2560, 8, 100000, 128, 248044, 1
+		if name == Released {
+			t.Layers, t.Experts, t.Base = 48, 512, 20000000
+		}
 	default:
 		return t, fmt.Errorf("preset %q: it must be one of %s", name, strings.Join(Presets(), ", "))
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 )
 
@@ -48,6 +49,9 @@ func (o Options) Shape() (parameters int64, vocabulary int, err error) {
 
 // Write writes a checkpoint into a new or empty folder.
 func Write(ctx context.Context, dir string, o Options) error {
+	if o.Preset == Released {
+		return fmt.Errorf("write a random %s model: it is too large, choose one of %s", o.Preset, strings.Join(Presets(), ", "))
+	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
@@ -150,6 +154,15 @@ func (w *writer) file(name string, list []*tensor) error {
 }
 
 func (w *writer) header(out *bufio.Writer, list []*tensor) error {
+	text, err := header(list)
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	return err
+}
+
+// header is what a safetensors file begins with.
+func header(list []*tensor) ([]byte, error) {
 	type entry struct {
 		DType   string   `json:"dtype"`
 		Shape   []int    `json:"shape"`
@@ -162,13 +175,12 @@ func (w *writer) header(out *bufio.Writer, list []*tensor) error {
 	}
 	text, err := json.Marshal(entries)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for len(text)%8 != 0 {
 		text = append(text, ' ')
 	}
-	_, err = out.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...))
-	return err
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
 }
 
 // tensor draws chunks on all cores and writes them in order.
