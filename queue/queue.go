@@ -38,6 +38,7 @@ type Queue interface {
 	Events
 	Handles
 	Leases
+	Gate
 	Close() error
 }
 
@@ -97,6 +98,24 @@ type Handles interface {
 	PublishHandle(ctx context.Context, job string, body []byte) (standing []byte, err error)
 	// Handle returns the job's handle; ErrUnknown.
 	Handle(ctx context.Context, job string) ([]byte, error)
+}
+
+// Gate stops and starts the handing out of jobs, for all workers of the queue.
+type Gate interface {
+	// Pause keeps Next waiting from now on. What was handed out before goes on, and Submit takes new jobs as ever.
+	// Pausing again replaces the words that stand.
+	Pause(ctx context.Context, p Pause) error
+	// Unpause lets Next go on; harmless where nothing is paused.
+	Unpause(ctx context.Context) error
+	// Paused returns the pause that stands, or nil.
+	Paused(ctx context.Context) (*Pause, error)
+}
+
+// Pause is why a queue hands out nothing.
+type Pause struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason,omitempty"` // for people
+	By     string    `json:"by,omitempty"`     // for people: user and host
 }
 
 // Leases are exclusive claims with a time limit, fenced by revision.

@@ -211,6 +211,9 @@ func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event
 // work runs a worker beside the job's events until the job is final, or waits for a fleet's. An interrupt drains the
 // worker: the chunk at hand is finished and stored.
 func (s *session) work(ctx context.Context, job queue.Job, heard func(queue.Event)) error {
+	if p, err := s.queue.Paused(ctx); err == nil && p != nil {
+		s.app.note("the queue is %s ('lector queue resume' ends that)", pausedLine(*p))
+	}
 	if s.app.nats.remote() {
 		return s.await(ctx, job, heard)
 	}

@@ -54,7 +54,7 @@ func write(t *testing.T, name string, body []byte) string {
 // pass opens a queue and lets one job through; refused wants an error that says so.
 func pass(t *testing.T, url string, a jetstream.Access) {
 	t.Helper()
-	q, err := jetstream.Open(t.Context(), jetstream.Config{URL: url, Access: a, Model: queuetest.Model, Poll: 10 * time.Millisecond})
+	q, err := jetstream.Open(t.Context(), jetstream.Config{URL: url, Access: a, Create: true, Model: queuetest.Model, Poll: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

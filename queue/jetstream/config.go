@@ -39,17 +39,32 @@ type Config struct {
 	// Timeout bounds every request whose context does not; default 5 s.
 	Timeout time.Duration
 
+	// Create makes Open create the streams that are missing and mend those that differ; without it Open answers
+	// ErrTopology. An Embedded server always does.
+	Create bool
 	// Replicas is the number of copies of each stream; default 1 for streams created here, any for those that exist.
+	// The same holds for the limits that follow.
 	Replicas int
 	// MaxJobs is how many jobs may wait before Submit answers queue.ErrFull; default 100,000.
 	MaxJobs int64
 	// MaxEventBytes and MaxEventAge bound the events kept; default 256 MiB and 7 days.
 	MaxEventBytes int64
 	MaxEventAge   time.Duration
+	// Dedupe is how long the server remembers message ids; default 1 h. A submit that crashed halfway and is repeated
+	// within it stores nothing twice; later, the second message is dropped at its delivery.
+	Dedupe time.Duration
 
 	// Log takes the words of the embedded server and of connections; nil drops them.
 	Log func(level Level, text string)
 }
+
+// What streams are created with where nobody says.
+const (
+	defaultMaxJobs       = 100_000
+	defaultMaxEventBytes = 256 << 20
+	defaultMaxEventAge   = 7 * 24 * time.Hour
+	defaultDedupe        = time.Hour
+)
 
 // Level says how much a log line matters.
 type Level uint8
@@ -66,7 +81,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.Conn != nil && c.URL != "":
 		return errors.New("queue config has both a connection and a URL: give one")
-	case c.AckWait < 0 || c.Poll < 0 || c.Timeout < 0 || c.MaxEventAge < 0:
+	case c.AckWait < 0 || c.Poll < 0 || c.Timeout < 0 || c.MaxEventAge < 0 || c.Dedupe < 0:
 		return errors.New("queue config has a negative time")
 	case c.MaxJobs < 0 || c.MaxEventBytes < 0:
 		return errors.New("queue config has a negative limit")
@@ -90,9 +105,6 @@ func (c Config) withDefaults() Config {
 	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, 500*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
-	c.MaxJobs = cmp.Or(c.MaxJobs, 100_000)
-	c.MaxEventBytes = cmp.Or(c.MaxEventBytes, 256<<20)
-	c.MaxEventAge = cmp.Or(c.MaxEventAge, 7*24*time.Hour)
 	if c.Log == nil {
 		c.Log = func(Level, string) {}
 	}

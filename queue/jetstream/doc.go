@@ -8,6 +8,7 @@
 //	stream LECTOR_HANDLES  lector.handles.<job>                             one message a job, the first that came
 //	stream LECTOR_DEAD     lector.dead.<job>                                the last dead letter of a job
 //	bucket lector_jobs     <job>                                            record: status, attempts, claim
+//	                       queue.pause                                      why nothing is handed out
 //	bucket lector_leases   <name>                                           who holds what until when
 //	subject lector.bell.>  wakes those who wait; losing a ring costs at most Config.Poll
 //

@@ -187,42 +187,6 @@ func TestFull(t *testing.T) {
 	}
 }
 
-func TestStreamDiffers(t *testing.T) {
-	cfg := config(t.TempDir())
-	_, q := serve(t, cfg)
-	nc, js := raw(t, cfg.Dir)
-	if err := q.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		config natsjs.StreamConfig
-		words  []string
-	}{
-		{natsjs.StreamConfig{Name: "LECTOR_JOBS", Subjects: []string{"lector.jobs.>"}, MaxAge: time.Hour},
-			[]string{"LECTOR_JOBS", "subjects is [lector.jobs.>]", "retention is Limits, not WorkQueue", "discard is DiscardOld, not DiscardNew", "max_age is 1h0m0s, not 0s"}},
-		{natsjs.StreamConfig{Name: "LECTOR_HANDLES", Subjects: []string{"lector.handles.*"}, Storage: natsjs.MemoryStorage},
-			[]string{"LECTOR_HANDLES", "storage is Memory, not File", "max_msgs_per_subject is 0, not 1"}},
-	} {
-		if err := js.DeleteStream(t.Context(), c.config.Name); err != nil {
-			t.Fatal(err)
-		}
-		stream := must(js.CreateStream(t.Context(), c.config))(t)
-		_, err := jetstream.Open(t.Context(), jetstream.Config{Conn: nc})
-		for _, w := range c.words {
-			if err == nil || !strings.Contains(err.Error(), w) {
-				t.Errorf("error %q does not say %q", err, w)
-			}
-		}
-		if err := js.DeleteStream(t.Context(), stream.CachedInfo().Config.Name); err != nil {
-			t.Fatal(err)
-		}
-		must(jetstream.Open(t.Context(), jetstream.Config{Conn: nc}))(t).Close() // creates it anew
-	}
-	if nc.IsClosed() {
-		t.Fatal("closing the queue closed the caller's connection")
-	}
-}
-
 func TestConsumerDiffers(t *testing.T) {
 	cfg := config(t.TempDir())
 	_, q := serve(t, cfg)

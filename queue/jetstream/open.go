@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ type Queue struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // goroutines that outlive their call
 
+	changes []Change // that opening made
+
 	bell    chan struct{} // rung when a job may be due
 	ringing *nats.Subscription
 
@@ -36,7 +39,8 @@ type Queue struct {
 
 var _ queue.Queue = (*Queue)(nil)
 
-// Open opens the queue on cfg.Conn or on a new connection to cfg.URL, and creates the streams that are missing.
+// Open opens the queue on cfg.Conn or on a new connection to cfg.URL; ErrTopology where the streams are not as they must
+// be and cfg.Create does not allow to mend them.
 func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -99,7 +103,12 @@ func (q *Queue) prepare(ctx context.Context) error {
 	if q.js, err = jetstream.New(q.nc); err != nil {
 		return q.fail(ctx, err, "open JetStream")
 	}
-	if err := ensure(call, q.js, q.cfg); err != nil {
+	if q.cfg.Create {
+		q.changes, err = ensure(call, q.js, q.cfg)
+	} else {
+		err = check(call, q.js, q.cfg)
+	}
+	if err != nil {
 		return q.fail(ctx, noJetStream(err), "prepare queue")
 	}
 	for name, kv := range map[string]*jetstream.KeyValue{jobsBucket: &q.jobs, leasesBucket: &q.leases} {
@@ -120,6 +129,9 @@ func (q *Queue) prepare(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Changes is what opening the queue did to the streams of the server.
+func (q *Queue) Changes() []Change { return slices.Clone(q.changes) }
 
 // noJetStream names the usual reason why nobody answers a request for a stream.
 func noJetStream(err error) error {
@@ -201,7 +213,12 @@ func (q *Queue) fail(ctx context.Context, err error, format string, args ...any)
 // away says that an error is of a server that is gone for a while: who waits goes on waiting, and the log says so.
 // A request that was under way when the connection broke gets no answer after the reconnect either.
 func (q *Queue) away(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || q.life.Err() != nil || !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, nats.ErrTimeout) {
+	if ctx.Err() != nil || q.life.Err() != nil {
+		return false
+	}
+	var api *jetstream.APIError
+	electing := errors.As(err, &api) && api.Code == 503 // a cluster between two leaders
+	if !electing && !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, nats.ErrTimeout) {
 		return false
 	}
 	q.cfg.Log(LevelWarn, "the queue does not answer, waiting for it: "+err.Error())

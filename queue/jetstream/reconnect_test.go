@@ -35,7 +35,7 @@ func TestReconnect(t *testing.T) {
 	dir := t.TempDir()
 	srv, port := outside(t, dir, server.RANDOM_PORT)
 	q := must(jetstream.Open(t.Context(), jetstream.Config{
-		URL: srv.ClientURL(), Options: []nats.Option{nats.ReconnectWait(10 * time.Millisecond)},
+		URL: srv.ClientURL(), Create: true, Options: []nats.Option{nats.ReconnectWait(10 * time.Millisecond)},
 		Model: queuetest.Model, AckWait: ackWait, Poll: 10 * time.Millisecond, Timeout: time.Second,
 	}))(t)
 	defer q.Close()

@@ -37,9 +37,10 @@ type Server struct {
 	own   bool // the lock is ours to release
 	logs  *serverLog
 
-	mu     sync.Mutex
-	queues map[*Queue]struct{}
-	closed bool
+	mu      sync.Mutex
+	queues  map[*Queue]struct{}
+	changes []Change // that the start made; the next queue tells them
+	closed  bool
 }
 
 // address is the content of addressFile.
@@ -126,6 +127,9 @@ func (s *Server) voidEarlierOwner(ctx context.Context) error {
 		return err
 	}
 	defer q.Close()
+	s.mu.Lock()
+	s.changes = q.Changes()
+	s.mu.Unlock()
 	call, cancel := q.call(ctx)
 	defer cancel()
 	jobs, err := q.js.Stream(call, jobsStream)
@@ -201,7 +205,7 @@ func (s *Server) Queue(ctx context.Context) (*Queue, error) {
 // QueueFor is Queue for the jobs of another model.
 func (s *Server) QueueFor(ctx context.Context, model string) (*Queue, error) {
 	cfg := s.cfg
-	cfg.Model = model
+	cfg.Model, cfg.Create = model, true
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -218,6 +222,7 @@ func (s *Server) QueueFor(ctx context.Context, model string) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.changes, s.changes = append(s.changes, q.changes...), nil
 	s.queues[q] = struct{}{}
 	q.onClose = append(q.onClose, func() {
 		s.mu.Lock()

@@ -27,22 +27,35 @@ func (q *Queue) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, 
 		kinds = []queue.Kind{queue.Ingest, queue.Resume}
 	}
 	for {
-		for _, priority := range q.cfg.Priorities {
-			for _, kind := range kinds {
-				d, err := q.take(ctx, consumerKey{kind, priority})
-				if err != nil {
-					return nil, err
-				}
-				if d != nil {
-					q.ring() // there may be more, and one ring wakes one waiter
-					return d, nil
-				}
-			}
+		d, err := q.look(ctx, kinds)
+		if err != nil && !q.away(ctx, err) && !errors.Is(err, queue.ErrLost) { // of a message that is somebody else's now
+			return nil, err
+		}
+		if d != nil {
+			q.ring() // there may be more, and one ring wakes one waiter
+			return d, nil
 		}
 		if err := q.wait(ctx, q.bell, "wait for a job"); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// look takes the first job that is due, or nil when there is none now or the queue is paused.
+func (q *Queue) look(ctx context.Context, kinds []queue.Kind) (*delivery, error) {
+	if q.nc.IsConnected() {
+		if p, err := q.Paused(ctx); p != nil || err != nil {
+			return nil, err
+		}
+	}
+	for _, priority := range q.cfg.Priorities {
+		for _, kind := range kinds {
+			if d, err := q.take(ctx, consumerKey{kind, priority}); d != nil || err != nil {
+				return d, err
+			}
+		}
+	}
+	return nil, nil
 }
 
 // take returns the first job of one consumer that is to be worked on, or nil when there is none now. Messages that stand
@@ -77,10 +90,7 @@ func (q *Queue) pull(ctx context.Context, key consumerKey) (*nats.Msg, error) {
 	}
 	name, err := q.consumer(ctx, key)
 	if err != nil {
-		if err = q.fail(ctx, err, doing); q.away(ctx, err) {
-			return nil, nil
-		}
-		return nil, err
+		return nil, q.fail(ctx, err, doing)
 	}
 	answer, err := q.ask(name)
 	if err != nil {
@@ -98,10 +108,7 @@ func (q *Queue) pull(ctx context.Context, key consumerKey) (*nats.Msg, error) {
 		msg, err = q.unwrap(msg, key)
 	}
 	if err != nil {
-		if err = q.fail(ctx, err, doing); q.away(ctx, err) {
-			return nil, nil
-		}
-		return nil, err
+		return nil, q.fail(ctx, err, doing)
 	}
 	return msg, nil
 }

@@ -1,10 +1,13 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +24,10 @@ const (
 	jobsSubjects  = "lector.jobs.*.*.*" // kind, model, priority
 	leasesBucket  = "lector_leases"
 
-	// dedupeWindow is how long the server remembers message ids. A submit that crashed halfway and is repeated within
-	// it stores nothing twice; later, the second message is dropped at its delivery.
-	dedupeWindow = time.Hour
+	// topologyVersion is the version of the streams as a whole, kept in their metadata. 1: first.
+	topologyVersion = 1
+	versionKey      = "lector.topology"
+
 	// leaseAge is after how long a lease nobody renews leaves the bucket.
 	leaseAge = 24 * time.Hour
 )
@@ -45,13 +49,14 @@ func topology(cfg Config) []jetstream.StreamConfig {
 			Name: jobsStream, Description: "jobs that wait or are worked on",
 			Subjects:  []string{jobsSubjects},
 			Retention: jetstream.WorkQueuePolicy,
-			Discard:   jetstream.DiscardNew, MaxMsgs: cfg.MaxJobs,
-			Duplicates: dedupeWindow,
+			Discard:   jetstream.DiscardNew, MaxMsgs: cmp.Or(cfg.MaxJobs, defaultMaxJobs),
+			Duplicates: cmp.Or(cfg.Dedupe, defaultDedupe),
 		},
 		{
 			Name: eventsStream, Description: "what happens to jobs",
 			Subjects: []string{"lector.events.*"},
-			Discard:  jetstream.DiscardOld, MaxBytes: cfg.MaxEventBytes, MaxAge: cfg.MaxEventAge,
+			Discard:  jetstream.DiscardOld,
+			MaxBytes: cmp.Or(cfg.MaxEventBytes, defaultMaxEventBytes), MaxAge: cmp.Or(cfg.MaxEventAge, defaultMaxEventAge),
 		},
 		{
 			Name: handlesStream, Description: "the handle of each job: the first that was published",
@@ -70,6 +75,7 @@ func topology(cfg Config) []jetstream.StreamConfig {
 	for i := range streams {
 		streams[i].Storage = jetstream.FileStorage
 		streams[i].Replicas = max(cfg.Replicas, 1)
+		streams[i].Metadata = map[string]string{versionKey: strconv.Itoa(topologyVersion)}
 	}
 	return streams
 }
@@ -87,75 +93,173 @@ func bucket(name, description string, age time.Duration) jetstream.StreamConfig 
 	}
 }
 
-// ensure creates the streams that are missing and refuses those that would break a promise.
-func ensure(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+// ErrTopology says that the streams of a server are not those that this lector needs; the message says which.
+var ErrTopology = errors.New("the streams of this server are not ready: run 'lector queue init'")
+
+// Change is one thing that was done to make the streams what they must be.
+type Change struct {
+	Stream string `json:"stream"`
+	What   string `json:"what"` // "created", or the settings that changed
+}
+
+// check compares the streams that there are with those that are needed, and changes nothing.
+func check(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	var wrong []string
 	for _, want := range topology(cfg) {
-		if err := ensureStream(ctx, js, want, cfg.Replicas > 0); err != nil {
+		s, err := js.Stream(ctx, want.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			wrong = append(wrong, fmt.Sprintf("stream %s is missing", want.Name))
+			continue
+		case err != nil:
+			return fmt.Errorf("open stream %s: %w", want.Name, err)
+		}
+		have := s.CachedInfo().Config
+		if err := notLater(have); err != nil {
 			return err
 		}
+		if d := differences(want, have, cfg); len(d) > 0 {
+			wrong = append(wrong, fmt.Sprintf("stream %s: %s", want.Name, strings.Join(d, ", ")))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%w (%s)", ErrTopology, strings.Join(wrong, "; "))
 	}
 	return nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, replicas bool) error {
+// ensure creates the streams that are missing and mends those that would break a promise. Doing it again changes nothing.
+func ensure(ctx context.Context, js jetstream.JetStream, cfg Config) ([]Change, error) {
+	var done []Change
+	for _, want := range topology(cfg) {
+		what, err := ensureStream(ctx, js, want, cfg)
+		if err != nil {
+			return done, err
+		}
+		if what != "" {
+			done = append(done, Change{Stream: want.Name, What: what})
+		}
+	}
+	return done, nil
+}
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, cfg Config) (string, error) {
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s, err = js.CreateStream(ctx, want)
+		_, err = js.CreateStream(ctx, want)
+		if err == nil {
+			return "created", nil
+		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody was faster
 			s, err = js.Stream(ctx, want.Name)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("open stream %s: %w", want.Name, err)
+		return "", fmt.Errorf("create stream %s: %w", want.Name, err)
 	}
-	if d := differences(want, s.CachedInfo().Config, replicas); len(d) > 0 {
-		return fmt.Errorf("stream %s exists with other settings: %s: change them or use another account",
-			want.Name, strings.Join(d, ", "))
+	have := s.CachedInfo().Config
+	if err := notLater(have); err != nil {
+		return "", err
+	}
+	d := differences(want, have, cfg)
+	if len(d) == 0 && have.Metadata[versionKey] == want.Metadata[versionKey] {
+		return "", nil
+	}
+	what := strings.Join(d, ", ")
+	if have.Retention != want.Retention || have.Storage != want.Storage {
+		return "", fmt.Errorf("stream %s exists with other settings, which NATS cannot change: %s: remove it, or use another account", want.Name, what)
+	}
+	if _, err := js.UpdateStream(ctx, migrated(want, have, cfg)); err != nil {
+		return "", fmt.Errorf("change stream %s, where %s: %w", want.Name, what, err)
+	}
+	return cmp.Or(what, "marked as version "+want.Metadata[versionKey]), nil
+}
+
+// migrated is the stream that there is with every setting changed on which a promise hangs, and with the limits that were
+// asked for. What an operator chose beside these stays.
+func migrated(want, have jetstream.StreamConfig, cfg Config) jetstream.StreamConfig {
+	out := have
+	out.Description, out.Subjects = want.Description, want.Subjects
+	out.Discard, out.DiscardNewPerSubject, out.MaxMsgsPerSubject = want.Discard, want.DiscardNewPerSubject, want.MaxMsgsPerSubject
+	out.AllowDirect, out.AllowRollup, out.DenyDelete = want.AllowDirect, want.AllowRollup, want.DenyDelete
+	if want.MaxAge == 0 || want.Name == eventsStream && cfg.MaxEventAge > 0 {
+		out.MaxAge = want.MaxAge
+	}
+	if want.Name == jobsStream && cfg.MaxJobs > 0 {
+		out.MaxMsgs = want.MaxMsgs
+	}
+	if want.Name == jobsStream && cfg.Dedupe > 0 {
+		out.Duplicates = want.Duplicates
+	}
+	if want.Name == eventsStream && cfg.MaxEventBytes > 0 {
+		out.MaxBytes = want.MaxBytes
+	}
+	if cfg.Replicas > 0 {
+		out.Replicas = want.Replicas
+	}
+	out.Metadata = maps.Clone(have.Metadata)
+	if out.Metadata == nil {
+		out.Metadata = map[string]string{}
+	}
+	maps.Copy(out.Metadata, want.Metadata)
+	return out
+}
+
+// notLater refuses a stream that a later lector laid out.
+func notLater(have jetstream.StreamConfig) error {
+	v, err := strconv.Atoi(cmp.Or(have.Metadata[versionKey], "0"))
+	if err != nil || v > topologyVersion {
+		return fmt.Errorf("stream %s has the layout %q, this lector knows version %d: use a later lector", have.Name, have.Metadata[versionKey], topologyVersion)
 	}
 	return nil
 }
 
-// differences lists the settings on which a promise hangs. Limits are the operator's to choose, except where they
-// would drop what must be kept.
-func differences(want, have jetstream.StreamConfig, replicas bool) []string {
+// differences lists the settings on which a promise hangs, and the limits that were asked for. Other limits are the
+// operator's to choose, except where they would drop what must be kept.
+func differences(want, have jetstream.StreamConfig, cfg Config) []string {
 	var d []string
 	differ := func(name string, want, have any) {
 		if fmt.Sprint(want) != fmt.Sprint(have) {
 			d = append(d, fmt.Sprintf("%s is %v, not %v", name, have, want))
 		}
 	}
-	slices.Sort(have.Subjects)
-	differ("subjects", want.Subjects, have.Subjects)
+	subjects := slices.Sorted(slices.Values(have.Subjects))
+	differ("subjects", want.Subjects, subjects)
 	differ("retention", want.Retention, have.Retention)
 	differ("storage", want.Storage, have.Storage)
 	differ("discard", want.Discard, have.Discard)
 	differ("discard_new_per_subject", want.DiscardNewPerSubject, have.DiscardNewPerSubject)
 	differ("max_msgs_per_subject", max(want.MaxMsgsPerSubject, 0), max(have.MaxMsgsPerSubject, 0))
-	if want.MaxAge == 0 {
+	differ("allow_direct", want.AllowDirect, have.AllowDirect)
+	if want.MaxAge == 0 || want.Name == eventsStream && cfg.MaxEventAge > 0 {
 		differ("max_age", want.MaxAge, have.MaxAge)
 	}
-	if replicas {
+	if want.Name == jobsStream && cfg.MaxJobs > 0 {
+		differ("max_msgs", want.MaxMsgs, have.MaxMsgs)
+	}
+	if want.Name == jobsStream && cfg.Dedupe > 0 {
+		differ("duplicate_window", want.Duplicates, have.Duplicates)
+	}
+	if want.Name == eventsStream && cfg.MaxEventBytes > 0 {
+		differ("max_bytes", want.MaxBytes, have.MaxBytes)
+	}
+	if cfg.Replicas > 0 {
 		differ("num_replicas", want.Replicas, have.Replicas)
 	}
 	return d
 }
 
 // durable is the name of the consumer of one kind and priority.
-func (q *Queue) durable(key consumerKey) string {
-	return fmt.Sprintf("%s_%s_%s", key.kind, q.cfg.Model, key.priority)
+func (q *Queue) durable(key consumerKey) string { return durable(key, q.cfg.Model) }
+
+func durable(key consumerKey, model string) string {
+	return fmt.Sprintf("%s_%s_%s", key.kind, model, key.priority)
 }
 
 // ensureConsumer opens the durable consumer that all workers of one kind, model and priority share: filters of a
 // work queue must not overlap. It returns its name.
 func (q *Queue) ensureConsumer(ctx context.Context, key consumerKey) (string, error) {
-	want := jetstream.ConsumerConfig{
-		Durable:       q.durable(key),
-		FilterSubject: jobSubject(key.kind, q.cfg.Model, key.priority),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       q.cfg.AckWait,
-		MaxDeliver:    -1,
-		MaxAckPending: -1, // jobs that wait out a Retry count as pending: a limit would stall the others
-	}
+	want := consumerConfig(key, q.cfg.Model, q.cfg.AckWait)
 	c, err := q.js.Consumer(ctx, jobsStream, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		c, err = q.js.CreateConsumer(ctx, jobsStream, want)
@@ -178,4 +282,15 @@ func (q *Queue) ensureConsumer(ctx context.Context, key consumerKey) (string, er
 		return "", fmt.Errorf("consumer %s exists with other settings: %w", want.Durable, err)
 	}
 	return want.Durable, nil
+}
+
+func consumerConfig(key consumerKey, model string, ackWait time.Duration) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:       durable(key, model),
+		FilterSubject: jobSubject(key.kind, model, key.priority),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxDeliver:    -1,
+		MaxAckPending: -1, // jobs that wait out a Retry count as pending: a limit would stall the others
+	}
 }

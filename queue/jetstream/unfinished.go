@@ -26,6 +26,9 @@ func (q *Queue) Unfinished(ctx context.Context) ([]queue.Status, error) {
 	}
 	var out []queue.Status
 	for _, id := range keys {
+		if !validToken(id) {
+			continue // a setting of the queue
+		}
 		s, err := q.Status(ctx, id)
 		if errors.Is(err, queue.ErrUnknown) {
 			continue // gone meanwhile

@@ -37,6 +37,7 @@ type state struct {
 	events  map[string][]queue.Event
 	handles map[string][]byte
 	leases  map[string]*claim
+	pause   *queue.Pause
 	rules   []*Rule
 	calls   map[string]int
 }
@@ -187,6 +188,9 @@ func (m *Memory) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery,
 
 // take claims the first job that is due, or says when to look again.
 func (m *Memory) take(kinds []queue.Kind) (*delivery, <-chan time.Time) {
+	if m.state.pause != nil {
+		return nil, nil
+	}
 	now := m.clock.Now()
 	var best *job
 	var soonest time.Duration
@@ -302,6 +306,29 @@ func (m *Memory) Handle(ctx context.Context, id string) ([]byte, error) {
 	return body, err
 }
 
+// Pause keeps Next waiting.
+func (m *Memory) Pause(ctx context.Context, p queue.Pause) error {
+	return m.do(ctx, "Pause", "", func() error { m.state.pause = &p; return nil })
+}
+
+// Unpause lets Next go on.
+func (m *Memory) Unpause(ctx context.Context) error {
+	return m.do(ctx, "Unpause", "", func() error { m.state.pause = nil; return nil })
+}
+
+// Paused returns the pause that stands, or nil.
+func (m *Memory) Paused(ctx context.Context) (*queue.Pause, error) {
+	var p *queue.Pause
+	err := m.do(ctx, "Paused", "", func() error {
+		if m.state.pause != nil {
+			standing := *m.state.pause
+			p = &standing
+		}
+		return nil
+	})
+	return p, err
+}
+
 // do runs one call under the lock, with the faults that the rules ask for, and tells those who wait.
 func (m *Memory) do(ctx context.Context, op, name string, call func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -318,7 +345,7 @@ func (m *Memory) do(ctx context.Context, op, name string, call func() error) err
 		return fmt.Errorf("%s %s: %w", op, name, rule.Err)
 	}
 	err := call()
-	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" {
+	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" && op != "Paused" {
 		s.tell()
 	}
 	if rule != nil {

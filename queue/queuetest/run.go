@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"handle", handle},
 		{"lease", leases},
 		{"lease expires", leaseExpires},
+		{"pause", pause},
 		{"restart", restart},
 		{"contexts", contexts},
 		{"close", closing},
