@@ -20,6 +20,8 @@ func parentEdges() []Edge {
 			Why: "a contract knows neither the other contracts nor its implementations"},
 		{From: []string{"worker"}, To: []string{Ours}, Allow: []string{"queue", "cache", "engine"},
 			Why: "the story is told against contracts alone, so that it builds and is tested on any machine"},
+		{From: []string{"worker/client"}, To: []string{Ours}, Allow: []string{"queue", "cache", "engine", "worker"},
+			Why: "another program's client opens its own queue and store, and loads no model"},
 		{From: []string{"queue", "cache", "engine", "engine/ops"}, To: []string{Foreign}, Direct: true,
 			Allow: []string{"golang.org/x/sync/..."},
 			Why:   "a contract forces no library on whoever implements it"},
