@@ -52,7 +52,7 @@ func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	device, err := a.openBackend(0)
+	device, err := a.openBackend(source.checkpoint.Mapped())
 	if err != nil {
 		return err
 	}

@@ -28,20 +28,21 @@ type computing struct {
 }
 
 // openBackend opens the device that --device names. A device that was asked for and is not there is an error,
-// never another device; auto takes Metal, then CUDA, then the CPU.
-func (a *app) openBackend(memory int) (*computing, error) {
+// never another device; auto takes Metal, then CUDA, then the CPU. A GPU that shares the host's memory reads weights
+// in mapped files where they are.
+func (a *app) openBackend(mapped [][]byte) (*computing, error) {
 	switch a.device {
 	case "cpu":
 		return a.openCPU()
 	case "metal", "cuda", "soft":
-		b, err := a.openGPU(a.device, memory)
+		b, err := a.openGPU(a.device, mapped)
 		if errors.Is(err, metal.ErrUnavailable) {
 			err = badInput(fmt.Errorf("--device %s: %w", a.device, err))
 		}
 		return b, err
 	case "auto":
 		for _, name := range []string{"metal", "cuda"} {
-			b, err := a.openGPU(name, memory)
+			b, err := a.openGPU(name, mapped)
 			if !errors.Is(err, metal.ErrUnavailable) {
 				return b, err
 			}
@@ -60,13 +61,13 @@ func (a *app) openCPU() (*computing, error) {
 }
 
 // openGPU opens the kernels on a device. Each kind of device orders its sums in its own way: a class of its own.
-func (a *app) openGPU(name string, memory int) (*computing, error) {
+func (a *app) openGPU(name string, mapped [][]byte) (*computing, error) {
 	device, err := a.openDevice(name)
 	if err != nil {
 		return nil, err
 	}
 	family := map[string]string{"metal": "metal", "cuda": "ptx", "soft": "soft"}[name]
-	b, err := gpu.New(device, gpu.Options{Family: family, Float32: a.float32, MemoryBytes: int64(memory)})
+	b, err := gpu.New(device, gpu.Options{Family: family, Float32: a.float32, Mapped: mapped})
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
 	}

@@ -59,7 +59,7 @@ func (a *app) doctor(ctx context.Context, tokens int, asJSON bool) error {
 		return badInput(fmt.Errorf("--prompt %d: 1 to 4096 tokens", tokens))
 	}
 	r := checkup{System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Devices: a.devices()}
-	device, err := a.openBackend(0)
+	device, err := a.openBackend(nil)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (a *app) openModel() (*model, error) {
 		text = s.tokenizer
 		opt.Tokenizer, opt.Tokens = s.tokenizer.Digest(), s.tokenizer.Vocabulary()
 	}
-	device, err := a.openBackend(0) // the engine shares out the memory
+	device, err := a.openBackend(s.checkpoint.Mapped()) // the engine shares out the memory
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -82,6 +82,21 @@ func TestRowsFitTheDevice(t *testing.T) {
 	}
 }
 
+// Matrices of a mapped checkpoint are read where they are: what the device holds for them is vectors.
+func TestMappedCheckpointIsReadInPlace(t *testing.T) {
+	m := openRecorded(t, filepath.Join(fixtures, "tiny"), playRoute(3))
+	if _, err := m.sequence.Prefill(context.Background(), make([]engine.Token, 40), nil); err != nil {
+		t.Fatal(err)
+	}
+	m.engine.ReleaseScratch()
+	if err := m.sequence.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c := m.device.Counts(); c.WrappedBytes < 1<<20 || c.BufferBytes > 1<<20 {
+		t.Errorf("%d bytes are read in place, %d are held for weights", c.WrappedBytes, c.BufferBytes)
+	}
+}
+
 // Slots of records go back as a whole, whatever buffers they lie in.
 func TestSlotsAreGivenBack(t *testing.T) {
 	d := record.New(record.Options{Properties: metal.Properties{MaxBufferBytes: 1 << 20}})

@@ -106,11 +106,11 @@ func (b bounded) Properties() metal.Properties {
 func openRecorded(t *testing.T, dir string, dispatch func(record.Dispatch), o ...qwen4exp.Options) *recorded {
 	t.Helper()
 	m := &recorded{device: record.New(record.Options{Dispatch: dispatch})}
-	b, err := gpu.New(bounded{m.device, m}, gpu.Options{})
+	c, err := weights.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := weights.Open(dir)
+	b, err := gpu.New(bounded{m.device, m}, gpu.Options{Mapped: c.Mapped()})
 	if err != nil {
 		t.Fatal(err)
 	}
