@@ -14,8 +14,8 @@
 //  3. The sources keep to the dialect that every device can read: explicit [[buffer(n)]], function-like constructors,
 //     no function of a simdgroup in divergent flow, no lane map of matrices outside one place.
 //
-// It imports nothing of ours but the reader of its headers and keeps no state. Start reading at Source, then
-// common/prelude.metal.
+// It imports nothing of ours but the reader of its headers and keeps no state. README.md lists the kernels by
+// block and the dialect. Start reading at Source, then common/prelude.metal.
 package shaders
 
 //go:generate go run ./params/generate

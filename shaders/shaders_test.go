@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,6 +153,7 @@ func TestKernelsAreNamedByTheirBlock(t *testing.T) {
 	}
 	defer d.Close()
 	name := regexp.MustCompile(`^[a-z]+(_[a-z0-9]+)+$`)
+	var all []string
 	for _, library := range shaders.Libraries() {
 		text, err := shaders.Source(library)
 		if err != nil {
@@ -162,6 +164,7 @@ func TestKernelsAreNamedByTheirBlock(t *testing.T) {
 			t.Errorf("%s: %v", library, err)
 			continue
 		}
+		all = append(all, l.Kernels()...)
 		for _, k := range l.Kernels() {
 			if !name.MatchString(k) || shaders.Library(k) != library {
 				t.Errorf("kernel %s of library %s: its name is not block_verb", k, library)
@@ -170,6 +173,32 @@ func TestKernelsAreNamedByTheirBlock(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Errorf("close %s: %v", library, err)
 		}
+	}
+	if slices.Sort(all); !slices.Equal(all, shaders.Kernels()) {
+		t.Errorf("compiled are %q, listed %q", all, shaders.Kernels())
+	}
+}
+
+// README.md names every kernel, and none that is not there.
+func TestReadmeNamesEveryKernel(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-z]+_[a-z0-9_]+)`").FindAllStringSubmatch(string(text), -1) {
+		if slices.Contains(shaders.Libraries(), shaders.Library(m[1])) {
+			named[m[1]] = true
+		}
+	}
+	for _, k := range shaders.Kernels() {
+		if !named[k] {
+			t.Errorf("README.md does not name %s", k)
+		}
+		delete(named, k)
+	}
+	for k := range named {
+		t.Errorf("README.md names %s, which is no kernel", k)
 	}
 }
 
