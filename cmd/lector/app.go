@@ -17,23 +17,24 @@ import (
 // app is what every command shares: the streams and the global flags.
 type app struct {
 	streams
-	data    string // folder of queue and store
-	store   string // where snapshots are kept, a folder or s3://...; "" is a folder of data
-	model   string // checkpoint folder, or nano
-	tenant  string
-	norm    string // mtp_hidden_norm
-	kv      string // how keys and values are held
-	memory  string
-	device  string
-	class   string // numeric class of the CPU
-	float32 bool   // products in float32 where a device would stage in half
-	workers int
-	verbose bool
-	service bool // this command serves others
-	trust   trust
-	nats    natsFlags
-	log     logFlags
-	metrics string // address that figures are served on; "": none
+	data     string // folder of queue and store
+	store    string // where snapshots are kept, a folder or s3://...; "" is a folder of data
+	model    string // checkpoint folder, or nano
+	tenant   string
+	norm     string // mtp_hidden_norm
+	kv       string // how keys and values are held
+	memory   string
+	device   string
+	class    string // numeric class of the CPU
+	float32  bool   // products in float32 where a device would stage in half
+	workers  int
+	verbose  bool
+	compress bool // blobs that are written
+	service  bool // this command serves others
+	trust    trust
+	nats     natsFlags
+	log      logFlags
+	metrics  string // address that figures are served on; "": none
 	spooling
 }
 
@@ -50,6 +51,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Rounded), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
+	f.BoolVar(&a.compress, "compress", os.Getenv("LECTOR_COMPRESS") != "", "store blobs as zstd of their byte planes where that is smaller; what is so stored is read in any case (default: $LECTOR_COMPRESS is set)")
 	a.trust.flags(f)
 	a.spooling.flags(f)
 	a.nats.flags(f)

@@ -22,6 +22,7 @@ type ingestFlags struct {
 	capacity int
 	ttl      time.Duration
 	asJSON   bool
+	dry      bool
 }
 
 func newIngest(a *app) *cobra.Command {
@@ -39,6 +40,7 @@ func newIngest(a *app) *cobra.Command {
 	c.Flags().IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
 	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the handle is valid, such as 720h (default: for good)")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "say how many tokens the document has and how large its state will be, and read nothing")
 	a.metricsFlag(c.Flags())
 	return c
 }
@@ -63,6 +65,9 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.dry {
+		return s.predict(tokens, f)
+	}
 	receipt, err := s.ingest(ctx, tokens, name, f)
 	if err != nil {
 		return fmt.Errorf("ingest %s: %w", name, err)
@@ -82,6 +87,29 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 		name, receipt.Tokens.Total, receipt.Tokens.Restored, receipt.Tokens.Computed, receipt.Seconds.Total,
 		size(receipt.StateBytes), size(receipt.WrittenBytes))
 	_, err = fmt.Fprintln(a.out, receipt.Handle)
+	return err
+}
+
+// predicted is how large the state of a document will be.
+type predicted struct {
+	Tokens     int   `json:"tokens"`
+	StateBytes int64 `json:"state_bytes"` // at most: rows that trail the tokens are counted whole
+	FixedBytes int64 `json:"fixed_bytes"` // of it, whatever the length
+}
+
+// predict says what an ingest would store.
+func (s *session) predict(tokens []engine.Token, f ingestFlags) error {
+	if err := s.admit(tokens, f.capacity); err != nil {
+		return err
+	}
+	info := s.model.engine.Info()
+	p := predicted{Tokens: len(tokens), FixedBytes: int64(info.FixedBytes)}
+	p.StateBytes = p.FixedBytes + int64(len(tokens))*int64(info.BytesPerToken)
+	if f.asJSON {
+		return json.NewEncoder(s.app.out).Encode(p)
+	}
+	_, err := fmt.Fprintf(s.app.out, "%d tokens, a state of %s: %s of it for any document, %s a token\n",
+		p.Tokens, size(p.StateBytes), size(p.FixedBytes), size(int64(info.BytesPerToken)))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"lector/cache"
+	"lector/cache/compress"
 	"lector/queue"
 	"lector/queue/jetstream"
 	"lector/worker"
@@ -40,6 +41,9 @@ func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
 		return nil, nil, err
 	}
 	store, err := a.sealed(ctx, inner)
+	if err == nil {
+		store, err = compress.New(store, a.compress) // above the seal: what is sealed does not shrink
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, closer.Close())
 	}

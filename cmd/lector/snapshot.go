@@ -139,7 +139,11 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 		expires = handle.Expires.UTC().Format(time.DateTime)
 	}
 	fmt.Fprintf(t, "tokens\t%d in %d chunks\nexpires\t%s\nmanifest\t%s\n", m.Tokens, len(m.Chunks), expires, handle.Manifest)
-	fmt.Fprintf(t, "state\t%s\n", size(m.Bytes))
+	stored, err := storedSizes(ctx, space, m)
+	if err != nil {
+		return fmt.Errorf("show snapshot: %w", err)
+	}
+	fmt.Fprintf(t, "state\t%s\nstored\t%s\n", size(m.Bytes), stored.of(m.Bytes))
 	kept, err := branch.Boundaries(ctx, space, m)
 	if err != nil {
 		return fmt.Errorf("show snapshot: %w", err)

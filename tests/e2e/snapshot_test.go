@@ -156,3 +156,40 @@ func TestCollect(t *testing.T) {
 		t.Errorf("the collected document: %+v", again)
 	}
 }
+
+// Compressed blobs change what is stored and nothing that is named: the handle, the text and the size of the state stay,
+// a command without the flag reads them, and show says what they take. The size is known before anything is read.
+func TestCompressedStore(t *testing.T) {
+	p, plain := newPlace(t, fixture(t, "tiny")), newPlace(t, fixture(t, "tiny"))
+	file := document(t, 600, 7)
+	said := decode[struct {
+		Tokens     int   `json:"tokens"`
+		StateBytes int64 `json:"state_bytes"`
+	}](t, p.must("ingest", "--tokens", file, "--dry-run", "--json"))
+	ring, _ := p.sealKey()
+	h := p.ingest(file, "--compress")
+	if want := plain.ingest(file); h.Handle != want.Handle {
+		t.Errorf("handle %s, uncompressed %s", h.Handle, want.Handle)
+	}
+	p.must("snapshot", "verify", "--probe", h.Handle)
+	if got, want := p.resume(h.Handle, "--max-tokens", "5"), plain.resume(h.Handle, "--max-tokens", "5"); !slices.Equal(got.IDs, want.IDs) {
+		t.Errorf("resumed to %v, uncompressed %v", got.IDs, want.IDs)
+	}
+	if out := p.must("snapshot", "show", h.Handle); !strings.Contains(out, "compressed: 0.") {
+		t.Errorf("show says %s", out)
+	}
+	if out := plain.must("snapshot", "show", h.Handle); strings.Contains(out, "compressed") || !strings.Contains(out, "blobs") {
+		t.Errorf("show of uncompressed blobs says %s", out)
+	}
+	verified := decode[struct {
+		Bytes int64 `json:"bytes"`
+	}](t, p.must("snapshot", "verify", "--json", h.Handle))
+	if said.Tokens != 600 || said.StateBytes < verified.Bytes || said.StateBytes > verified.Bytes+verified.Bytes/100 {
+		t.Errorf("predicted %+v, the state has %d bytes", said, verified.Bytes)
+	}
+	sealed := p.ingest(file, "--compress", "--seal-key", ring).Handle
+	if out := p.must("snapshot", "show", sealed, "--seal-key", ring); !strings.Contains(out, "compressed: 0.") {
+		t.Errorf("show of sealed blobs says %s", out)
+	}
+	p.must("snapshot", "verify", "--probe", sealed, "--seal-key", ring)
+}
