@@ -13,6 +13,10 @@ const headsPerItem = 4
 func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
 	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
 	a := attention{d, all(o), all(qg), newCachedRows(k), newCachedRows(v), float32(1 / math.Sqrt(float64(d.Hd)))}
+	if b.class == Blocked {
+		b.attendTiles(&a, index, pos, ratio)
+		return
+	}
 	group := d.Hq / d.Hkv
 	cuts := (group + headsPerItem - 1) / headsPerItem // of the heads of one key head
 	b.parallel(o.Rows*d.Hkv*cuts, 1, func(s *scratch, from, to int) {

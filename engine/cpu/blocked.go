@@ -21,7 +21,7 @@ const (
 	// fewPanels is how many panels that are.
 	fewPanels = 4
 	// blockedRows is how many rows of x meet a panel before the next: so many rows of a block stay in the second cache.
-	blockedRows = 512
+	blockedRows = 256
 	// blockedOutputs is how many outputs an item of work takes where there are many rows.
 	blockedOutputs = 256
 )
@@ -128,7 +128,7 @@ func (b *Backend) linearChains(y, x rows, w *ops.Matrix) {
 	down := (x.n + rows - 1) / rows
 	b.parallel(across*down, grain(rows*w.In*outputs), func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			top, o := i%down*rows, i/down*outputs
+			top, o := i/across*rows, i%across*outputs
 			end := min(top+rows, x.n)
 			product{y: y.span(top, end), at: o, x: x.span(top, end), w: w, from: o, to: min(o+outputs, w.Out)}.run(s)
 		}

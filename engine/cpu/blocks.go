@@ -55,6 +55,15 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 	fit(bk.Rows >= last && bk.Cols == h.Dim, "SelectBlocks", iq, bk)
 	queries, keys := all(iq), all(bk)
 	chosen := make([]int32, (iq.Rows-scored)*budget)
+	if b.class == Blocked {
+		x := selection{queries, keys, h, pos, ratio, budget, index, chosen, scored}
+		b.parallel((iq.Rows-scored+selectRows-1)/selectRows, grain(selectRows*last*h.N*h.Dim), func(s *scratch, from, to int) {
+			for i := from; i < to; i++ {
+				x.run(s, i*selectRows, min((i+1)*selectRows, iq.Rows-scored))
+			}
+		})
+		return index
+	}
 	b.parallel(iq.Rows-scored, grain(last*h.N*h.Dim), func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			r := scored + i

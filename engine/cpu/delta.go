@@ -9,7 +9,7 @@ const unitEps = 1e-6
 func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
 	fit(h.Within(x), "UnitHeads", x)
 	b.eachHead(x, h, func(head []float32) {
-		r := float32(float64(scale) * rsqrt(sumSquares(head)+unitEps))
+		r := float32(float64(scale) * rsqrt(b.sumProducts(head, head)+unitEps))
 		for i, v := range head {
 			head[i] = v * r
 		}
@@ -155,7 +155,7 @@ func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, useSiLU b
 		gate := floats(&s.values, dv)
 		for i := from; i < to; i++ {
 			head := out[i*dv : (i+1)*dv]
-			b.vector.rmsNorm(head, head, w, eps)
+			b.rmsNorm(head, head, w, eps)
 			copy(gate, gates[i*dv:(i+1)*dv])
 			if useSiLU {
 				s.vector.silu(gate, 1)

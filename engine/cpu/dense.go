@@ -31,27 +31,27 @@ func (b *Backend) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float
 	b.parallel(x.Rows*groups, grain(4*group), func(_ *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			at := i % groups * group % len(scale)
-			b.vector.rmsNorm(out[i*group:(i+1)*group], in[i*group:(i+1)*group], scale[at:], eps)
+			b.rmsNorm(out[i*group:(i+1)*group], in[i*group:(i+1)*group], scale[at:], eps)
 		}
 	})
 }
 
 // rmsNorm norms one group. A scale shorter than x is used over and over.
-func (v vector) rmsNorm(y, x, scale []float32, eps float32) {
-	r := float32(rsqrt(sumSquares(x)/float64(len(x)) + float64(eps)))
+func (b *Backend) rmsNorm(y, x, scale []float32, eps float32) {
+	r := float32(rsqrt(b.sumProducts(x, x)/float64(len(x)) + float64(eps)))
 	for len(x) > 0 {
 		n := min(len(x), len(scale))
-		v.normScale(y[:n], x[:n], scale[:n], r)
+		b.vector.normScale(y[:n], x[:n], scale[:n], r)
 		x, y = x[n:], y[n:]
 	}
 }
 
-// sumSquares adds in ascending order; the float64 square of a float32 is exact.
-func sumSquares(x []float32) (sum float64) {
-	for _, v := range x {
-		sum += float64(float64(v) * float64(v))
+// sumProducts is the sum of x[i] y[i] in float64, in the order of the class.
+func (b *Backend) sumProducts(x, y []float32) float64 {
+	if b.class == Blocked {
+		return b.vector.sumLanes(x, y)
 	}
-	return sum
+	return dot64(x, y)
 }
 
 // eachHead calls f with every head of every row of x.
@@ -67,7 +67,7 @@ func (b *Backend) eachHead(x ops.Tensor, h ops.Heads, f func(head []float32)) {
 // RMSNormHeads norms the heads h of x in place, each a group of its own.
 func (b *Backend) RMSNormHeads(x ops.Tensor, h ops.Heads, scale []float32, eps float32) {
 	fit(h.Within(x) && len(scale) == h.Dim, "RMSNormHeads", x)
-	b.eachHead(x, h, func(head []float32) { b.vector.rmsNorm(head, head, scale, eps) })
+	b.eachHead(x, h, func(head []float32) { b.rmsNorm(head, head, scale, eps) })
 }
 
 // each runs f over runs of the elements of tensors that have one shape.

@@ -27,8 +27,13 @@
 //
 // The class "cpu-f32-blocked" is about twice as fast, and differs in this:
 //
-//  1. Linear and experts: a product is fused with its addition, acc = fma(x, w, acc), and an affine weight there is
-//     fma(scale, code, bias), each rounded once. One accumulator and ascending inputs, as above.
+//  1. Linear, experts, and the scores and weighted values of attention and of the indexer: a product is fused with its
+//     addition, acc = fma(x, w, acc), rounded once. One accumulator from zero and ascending inputs, dimensions or tokens,
+//     as above. An affine weight of Linear and of experts is fma(scale, code, bias), rounded once.
+//  2. Sums in float64 (norms, unit norms, the gate scores of PLE, softmaxes) have sixteen lanes: element i is added to
+//     lane i mod 16, i ascending; then the upper half of the lanes is added to the lower, four times. Means of blocks
+//     have one accumulator, as above.
+//  3. Attention's softmax is of float32(score*scale), which is rounded before the largest is subtracted.
 //
 // What the package promises:
 //
@@ -38,7 +43,7 @@
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
 //  3. An operation is finished when it returns. It leaves no goroutine behind; a panic in one reaches the caller.
 //  4. Weights stay as stored: an operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
-//     worker, sized by one row of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
+//     worker, sized by some rows of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
 //
 // It refuses shapes and stored sizes that do not fit, ids out of range, and aliasing in Conv, by panicking: those are

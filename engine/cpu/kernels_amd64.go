@@ -124,6 +124,30 @@ func addProduct512(y *float32, u *float32, z *float32, n int)
 //go:noescape
 func normScale512(y *float32, x *float32, scale *float32, n int, r float32)
 
+// softmax512 sets x[i] to exp32(x[i]*scale - top), where none is above top, and adds it to sums[i mod 16].
+// n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
+func softmax512(x *float32, n int, scale float32, top float32, sums *float64)
+
+// dots64x512 adds x[i]*y[i] to sums[i mod 16].
+// n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
+func dots64x512(x *float32, y *float32, n int, sums *float64)
+
+// largest512 sets top[i mod 16] to the largest x[i], or to itself if that is larger.
+// n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
+func largest512(x *float32, n int, top *float32)
+
+// addPositive512 adds x[i] to y[i] where it is not negative.
+// n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
+func addPositive512(y *float32, x *float32, n int)
+
 // scores512x4 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.
 // dim is a multiple of 16. It needs AVX-512F.
 //

@@ -1282,6 +1282,143 @@ done:
 	VZEROUPPER
 	RET
 
+// func softmax512(x *float32, n int, scale float32, top float32, sums *float64)
+// Requires: AVX, AVX512F
+TEXT ·softmax512(SB), NOSPLIT, $0-32
+	VBROADCASTSS scale+16(FP), Z0
+	VBROADCASTSS top+20(FP), Z1
+	MOVQ         sums+24(FP), AX
+	VMOVUPD      (AX), Z2
+	VMOVUPD      64(AX), Z3
+	MOVQ         x+0(FP), CX
+	MOVQ         n+8(FP), DX
+
+loop:
+	CMPQ          DX, $0x10
+	JL            done
+	VMULPS        (CX), Z0, Z4
+	VSUBPS        Z1, Z4, Z4
+	VMULPS.BCST   expConstants<>+0(SB), Z4, Z5
+	VADDPS.BCST   expConstants<>+4(SB), Z5, Z5
+	VSUBPS.BCST   expConstants<>+4(SB), Z5, Z5
+	VMULPS.BCST   expConstants<>+8(SB), Z5, Z7
+	VSUBPS        Z7, Z4, Z6
+	VMULPS.BCST   expConstants<>+12(SB), Z5, Z7
+	VSUBPS        Z7, Z6, Z6
+	VMULPS.BCST   expConstants<>+16(SB), Z6, Z8
+	VADDPS.BCST   expConstants<>+20(SB), Z8, Z8
+	VMULPS        Z6, Z8, Z8
+	VADDPS.BCST   expConstants<>+24(SB), Z8, Z8
+	VMULPS        Z6, Z8, Z8
+	VADDPS.BCST   expConstants<>+28(SB), Z8, Z8
+	VMULPS        Z6, Z8, Z8
+	VADDPS.BCST   expConstants<>+32(SB), Z8, Z8
+	VMULPS        Z6, Z8, Z8
+	VADDPS.BCST   expConstants<>+36(SB), Z8, Z8
+	VMULPS        Z6, Z6, Z7
+	VMULPS        Z7, Z8, Z8
+	VADDPS        Z6, Z8, Z8
+	VADDPS.BCST   expConstants<>+40(SB), Z8, Z8
+	VCVTTPS2DQ    Z5, Z5
+	VPSLLD        $0x17, Z5, Z5
+	VPADDD        Z5, Z8, Z8
+	VCMPPS.BCST   $0x01, expConstants<>+44(SB), Z4, K1
+	KNOTW         K1, K1
+	VMOVAPS.Z     Z8, K1, Z8
+	VMOVUPS       Z8, (CX)
+	VEXTRACTF64X4 $0x01, Z8, Y4
+	VCVTPS2PD     Y8, Z5
+	VCVTPS2PD     Y4, Z4
+	VADDPD        Z5, Z2, Z2
+	VADDPD        Z4, Z3, Z3
+	ADDQ          $0x40, CX
+	SUBQ          $0x10, DX
+	JMP           loop
+
+done:
+	VMOVUPD Z2, (AX)
+	VMOVUPD Z3, 64(AX)
+	VZEROUPPER
+	RET
+
+// func dots64x512(x *float32, y *float32, n int, sums *float64)
+// Requires: AVX, AVX512F
+TEXT ·dots64x512(SB), NOSPLIT, $0-32
+	MOVQ    sums+24(FP), AX
+	VMOVUPD (AX), Z0
+	VMOVUPD 64(AX), Z1
+	MOVQ    x+0(FP), CX
+	MOVQ    y+8(FP), DX
+	MOVQ    n+16(FP), BX
+
+loop:
+	CMPQ          BX, $0x10
+	JL            done
+	VMOVUPS       (CX), Z2
+	VMOVUPS       (DX), Z3
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VCVTPS2PD     Y2, Z2
+	VCVTPS2PD     Y4, Z4
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VCVTPS2PD     Y3, Z3
+	VCVTPS2PD     Y5, Z5
+	VFMADD231PD   Z2, Z3, Z0
+	VFMADD231PD   Z4, Z5, Z1
+	ADDQ          $0x40, CX
+	ADDQ          $0x40, DX
+	SUBQ          $0x10, BX
+	JMP           loop
+
+done:
+	VMOVUPD Z0, (AX)
+	VMOVUPD Z1, 64(AX)
+	VZEROUPPER
+	RET
+
+// func largest512(x *float32, n int, top *float32)
+// Requires: AVX, AVX512F
+TEXT ·largest512(SB), NOSPLIT, $0-24
+	MOVQ    top+16(FP), AX
+	VMOVUPS (AX), Z0
+	MOVQ    x+0(FP), CX
+	MOVQ    n+8(FP), DX
+
+loop:
+	CMPQ   DX, $0x10
+	JL     done
+	VMAXPS (CX), Z0, Z0
+	ADDQ   $0x40, CX
+	SUBQ   $0x10, DX
+	JMP    loop
+
+done:
+	VMOVUPS Z0, (AX)
+	VZEROUPPER
+	RET
+
+// func addPositive512(y *float32, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·addPositive512(SB), NOSPLIT, $0-24
+	VPXORD Z0, Z0, Z0
+	MOVQ   y+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   n+16(FP), DX
+
+loop:
+	CMPQ    DX, $0x10
+	JL      done
+	VMAXPS  (CX), Z0, Z1
+	VADDPS  (AX), Z1, Z1
+	VMOVUPS Z1, (AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, DX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func scores512x4(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 // Requires: AVX, AVX512F
 TEXT ·scores512x4(SB), NOSPLIT, $0-48

@@ -14,6 +14,7 @@ type scratch struct {
 	columns   []float32 // the same, transposed
 	values    []float32 // scores, columns of a state, outputs of experts
 	more      []float32 // second buffer beside values
+	sums      []float64 // of softmaxes
 	tokens    []int32   // visible tokens of a row
 	histogram [2048]int32
 }
@@ -22,6 +23,14 @@ type scratch struct {
 func floats(p *[]float32, n int) []float32 {
 	if cap(*p) < n {
 		*p = make([]float32, n)
+	}
+	return (*p)[:n]
+}
+
+// floats64 is floats for float64.
+func floats64(p *[]float64, n int) []float64 {
+	if cap(*p) < n {
+		*p = make([]float64, n)
 	}
 	return (*p)[:n]
 }

@@ -33,7 +33,7 @@ func (b *Backend) PLEGate(v, key, query, val ops.Tensor) {
 	root := math.Sqrt(float64(h))
 	b.parallel(key.Rows*n, grain(4*h), func(_ *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			gate := sigmoid(signedRoot(float32(dot64(keys[i*h:(i+1)*h], queries[i*h:(i+1)*h]) / root)))
+			gate := sigmoid(signedRoot(float32(b.sumProducts(keys[i*h:(i+1)*h], queries[i*h:(i+1)*h]) / root)))
 			in, y := vals[i/n*h:(i/n+1)*h], out[i*h:(i+1)*h]
 			for c, x := range in {
 				y[c] = gate * x

@@ -23,7 +23,7 @@ func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
 		prob := floats(&s.values, logits.Cols)
 		for r := from; r < to; r++ {
 			copy(prob, in.at(r))
-			sum := b.vector.softmax(prob)
+			sum := b.softmax(prob)
 			for e, v := range prob {
 				prob[e] = float32(float64(v) / sum)
 			}

@@ -134,32 +134,18 @@ func TestAttendReadsWhatIsStored(t *testing.T) {
 			})
 			return o.Floats()
 		}
-		for _, f := range []ops.RowFormat{ops.RowsF16, ops.RowsQ8} {
-			b := cpu.New(cpu.Options{Workers: 1})
-			_, wantK := stored(b, f, k, s.Hkv, s.Hd)
-			_, wantV := stored(b, f, v, s.Hkv, s.Hd)
-			want := attend(b, []int{0, s.rows}, ops.CacheOf(put(b, wantK, s.Hkv*s.Hd), s.Hkv), ops.CacheOf(put(b, wantV, s.Hkv*s.Hd), s.Hkv))
-			check(t, opCase{fmt.Sprint(f, s), s.rows, func(b *cpu.Backend, cuts []int) []float32 {
-				ks, _ := stored(b, f, k, s.Hkv, s.Hd)
-				vs, _ := stored(b, f, v, s.Hkv, s.Hd)
-				return attend(b, cuts, ks, vs)
-			}, wide(want), 0})
-		}
-	}
-}
-
-// Rows go where they are to go, and others stay.
-func TestStoreRowsInPlace(t *testing.T) {
-	b, src := cpu.New(cpu.Options{Workers: 3}), newSource(34)
-	x := src.normal(9*2*33, 1)
-	for _, f := range []ops.RowFormat{ops.RowsF32, ops.RowsF16, ops.RowsQ8} {
-		_, want := stored(b, f, x, 2, 33)
-		c := newCache(b, f, 9, 2, 33)
-		for _, part := range [][2]int{{4, 9}, {0, 1}, {1, 4}} {
-			b.StoreRows(c, part[0], put(b, x[part[0]*66:part[1]*66], 66))
-		}
-		if i := differs(want, cpu.ReadRows(c)); i >= 0 {
-			t.Errorf("format %d: element %d differs where rows come in parts", f, i)
+		for _, class := range cpu.Classes() {
+			for _, f := range []ops.RowFormat{ops.RowsF16, ops.RowsQ8} {
+				b := cpu.New(cpu.Options{Class: class, Workers: 1})
+				_, wantK := stored(b, f, k, s.Hkv, s.Hd)
+				_, wantV := stored(b, f, v, s.Hkv, s.Hd)
+				want := attend(b, []int{0, s.rows}, ops.CacheOf(put(b, wantK, s.Hkv*s.Hd), s.Hkv), ops.CacheOf(put(b, wantV, s.Hkv*s.Hd), s.Hkv))
+				checkClass(t, opCase{fmt.Sprint(f, s), s.rows, func(b *cpu.Backend, cuts []int) []float32 {
+					ks, _ := stored(b, f, k, s.Hkv, s.Hd)
+					vs, _ := stored(b, f, v, s.Hkv, s.Hd)
+					return attend(b, cuts, ks, vs)
+				}, wide(want), 0}, class)
+			}
 		}
 	}
 }

@@ -163,6 +163,38 @@ func (v vector) normScaleWide(y, x, scale []float32, r float32) int {
 	return n
 }
 
+func (v vector) softmaxWide(x []float32, scale, top float32, l *lanes16) int {
+	n := v.wide(len(x))
+	if n > 0 {
+		softmax512(&x[0], n, scale, top, &l[0])
+	}
+	return n
+}
+
+func (v vector) dotsWide(x, y []float32, l *lanes16) int {
+	n := v.wide(len(x))
+	if n > 0 {
+		dots64x512(&x[0], &y[0], n, &l[0])
+	}
+	return n
+}
+
+func (v vector) largestWide(x []float32, top *[16]float32) int {
+	n := v.wide(len(x))
+	if n > 0 {
+		largest512(&x[0], n, &top[0])
+	}
+	return n
+}
+
+func (v vector) addPositiveWide(y, x []float32) int {
+	n := v.wide(len(y))
+	if n > 0 {
+		addPositive512(&y[0], &x[0], n)
+	}
+	return n
+}
+
 // scoreBlocks16 scores as many tokens as make whole blocks of 16, and says how many.
 func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) int {
 	n, dim := v.wide(len(tokens)), len(qs[0])

@@ -33,6 +33,11 @@ func (v vector) normScaleWide(y, x, scale []float32, r float32) int { return 0 }
 func (v vector) decayColumns(s, t, k []float32, g float32) bool     { return false }
 func (v vector) updateColumns(s, o, delta, k, q []float32) bool     { return false }
 
+func (v vector) softmaxWide(x []float32, scale, top float32, l *lanes16) int { return 0 }
+func (v vector) dotsWide(x, y []float32, l *lanes16) int                     { return 0 }
+func (v vector) largestWide(x []float32, top *[16]float32) int               { return 0 }
+func (v vector) addPositiveWide(y, x []float32) int                          { return 0 }
+
 func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) int {
 	return 0
 }

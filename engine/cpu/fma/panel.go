@@ -246,3 +246,19 @@ func columns16(dst Rows, src stored) {
 		}
 	}
 }
+
+// Transpose sets panel[i*32+j] to float i of row j for n <= 32 rows and i < k. Columns from n up to a multiple of 16
+// hold nothing that matters, and up to 16 rows of the panel behind k are overwritten.
+func (s Set) Transpose(panel []float32, rows Rows, n, k int) {
+	for from := 0; from < n; from += half {
+		have := min(half, n-from)
+		if s.transposeRows(Rows{panel[from:], Lanes}, rows.from(from, 0), have, k) {
+			continue
+		}
+		for j := range have {
+			for i, v := range rows.Data[(from+j)*rows.Step:][:k] {
+				panel[i*Lanes+from+j] = v
+			}
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package fma
 
-import "golang.org/x/sys/cpu"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 // Widest is the largest set of kernels that this processor and its system can run.
 func Widest() Set {
@@ -177,4 +181,14 @@ func fewKernels(bits, rows int) [2]fewFunc {
 		return [2]fewFunc{few512x8x2x1, few512x8x2x4}
 	}
 	return [2]fewFunc{few512x8x4x1, few512x8x4x4}
+}
+
+// transposeRows transposes 16 rows of n floats, if this set can.
+func (s Set) transposeRows(dst, src Rows, rows, n int) bool {
+	if s != AVX512 || rows < half || n == 0 {
+		return false
+	}
+	_, _ = dst.Data[((n+15)&^15-1)*dst.Step+half-1], src.Data[(half-1)*src.Step+n-1]
+	transpose512x32(&dst.Data[0], dst.Step, (*byte)(unsafe.Pointer(&src.Data[0])), 4*src.Step, n)
+	return true
 }

@@ -97,8 +97,15 @@ func broadcast(param string) VecVirtual {
 	return z
 }
 
-// each loops over n floats, 16 at a time, with the pointers of params moving along.
+// each is loop and the return.
 func each(params []string, body func(at []Mem)) {
+	loop(params, body)
+	VZEROUPPER()
+	RET()
+}
+
+// loop goes over n floats, 16 at a time, with the pointers of params moving along.
+func loop(params []string, body func(at []Mem)) {
 	pointers := make([]Register, len(params))
 	at := make([]Mem, len(params))
 	for i, p := range params {
@@ -116,8 +123,6 @@ func each(params []string, body func(at []Mem)) {
 	SUBQ(Imm(16), n)
 	JMP(LabelRef("loop"))
 	Label("done")
-	VZEROUPPER()
-	RET()
 }
 
 func begin(name, signature string, doc ...string) {
@@ -156,6 +161,7 @@ func elementwise() {
 		VMOVUPS(s, at[0])
 	})
 	sums(table)
+	laneSums(table)
 }
 
 // sums are the elementwise operations that need no sigmoid.

@@ -1,0 +1,171 @@
+package cpu
+
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
+
+const (
+	// tilePairs is about how many pairs of a row and a query head share the reading of keys and values.
+	tilePairs = 64
+	// valueRows is how many rows of values lie in the nearest cache at a time.
+	valueRows = 64
+)
+
+// attendTiles attends in the class cpu-f32-blocked. A tile is some rows that see all tokens before them, or one row
+// that sees a selection, and the query heads of one key head.
+func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
+	group := a.Hq / a.Hkv
+	tiles := attentionTiles(index, a.o.n, pos, ratio, max(1, tilePairs/group))
+	b.parallel(len(tiles)*a.Hkv, 1, func(s *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			t := tile{attention: a, rows: tiles[i/a.Hkv], group: group, kv: i % a.Hkv, pos: pos}
+			s.tokens = t.see(s.tokens[:0], index, ratio)
+			t.run(s)
+		}
+	})
+}
+
+// span is rows [from, to) of a chunk.
+type span struct{ from, to int }
+
+// attentionTiles cuts n rows into tiles: up to `most` rows as long as they see all tokens before them.
+func attentionTiles(index ops.Index, n, pos, ratio, most int) []span {
+	var tiles []span
+	for r := 0; r < n; {
+		to := r + 1
+		if len(index.Blocks(r)) == (pos+r+1)/ratio {
+			for to < n && to-r < most && len(index.Blocks(to)) == (pos+to+1)/ratio {
+				to++
+			}
+		}
+		tiles = append(tiles, span{r, to})
+		r = to
+	}
+	return tiles
+}
+
+// tile is one tile's work: group query heads of key head kv for its rows. A pair is a row and one of those heads.
+type tile struct {
+	*attention
+	rows  span
+	group int
+	kv    int
+	pos   int // of row 0 of the chunk
+	all   bool
+	most  int // tokens that the last row sees
+}
+
+// see sets what the rows see, and lists it for a row that sees a selection.
+func (t *tile) see(tokens []int32, index ops.Index, ratio int) []int32 {
+	last := t.pos + t.rows.to - 1
+	if blocks := index.Blocks(t.rows.to - 1); len(blocks) < (last+1)/ratio {
+		tokens = appendVisible(tokens, blocks, last, ratio)
+		t.most = len(tokens)
+		return tokens
+	}
+	t.all, t.most = true, last+1
+	return tokens
+}
+
+// sees is how many tokens row r of the tile sees.
+func (t *tile) sees(r int) int { return t.most - (t.rows.to - t.rows.from - 1 - r) }
+
+func (t *tile) run(s *scratch) {
+	n := t.rows.to - t.rows.from
+	pairs, stride := n*t.group, (t.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
+	scores := fma.Rows{Data: floats(&s.values, pairs*stride), Step: stride}
+	t.score(s, scores, t.queries(s))
+	sums := floats64(&s.sums, pairs)
+	for p := range sums {
+		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:t.sees(p/t.group)], t.scale)
+	}
+	width := (t.Hd + fma.Lanes - 1) / fma.Lanes * fma.Lanes
+	out := fma.Rows{Data: floats(&s.chains.packed, pairs*width), Step: width}
+	t.sum(s, out, scores)
+	gates := floats(&s.more, t.Hd)
+	for p, sum := range sums {
+		r, head := t.rows.from+p/t.group, t.kv*t.group+p%t.group
+		copy(gates, t.qg.at(r)[(2*head+1)*t.Hd:])
+		s.vector.sigmoid(gates, 1, 1)
+		inverse, y, values := float32(1/sum), t.o.at(r)[head*t.Hd:][:t.Hd], out.Data[p*width:]
+		for c, g := range gates {
+			y[c] = float32(values[c]*inverse) * g
+		}
+	}
+}
+
+// queries are those of all pairs, close together.
+func (t *tile) queries(s *scratch) fma.Rows {
+	n := (t.rows.to - t.rows.from) * t.group
+	q := fma.Rows{Data: floats(&s.chains.packed, n*t.Hd), Step: t.Hd}
+	for p := range n {
+		head := t.kv*t.group + p%t.group
+		copy(q.Data[p*t.Hd:(p+1)*t.Hd], t.qg.at(t.rows.from + p/t.group)[2*head*t.Hd:])
+	}
+	return q
+}
+
+// score sets scores [pairs, tokens] to q . k, a chain over the dimensions. What a row does not see is scored with the
+// others and left alone.
+func (t *tile) score(s *scratch, scores, q fma.Rows) {
+	panel := floats(&s.chains.panels, (t.Hd+16)*fma.Lanes)
+	pairs := (t.rows.to - t.rows.from) * t.group
+	for at := 0; at < t.most; at += fma.Lanes {
+		n := min(fma.Lanes, t.most-at)
+		s.chains.set.Transpose(panel, t.read(s, &t.k, at, n), n, t.Hd)
+		s.chains.set.Dots(fma.Rows{Data: scores.Data[at:], Step: scores.Step}, q, panel,
+			fma.Tile{Rows: pairs, Columns: fma.Lanes, Inputs: t.Hd, First: true})
+	}
+}
+
+// read is n rows of one head of a cache from visible token `at` on, as floats.
+func (t *tile) read(s *scratch, c *cachedRows, at, n int) fma.Rows {
+	if t.all && c.Format == ops.RowsF32 {
+		stride := c.Heads * c.Dim
+		return fma.Rows{Data: c.floats[at*stride+t.kv*c.Dim:], Step: stride}
+	}
+	rows := fma.Rows{Data: floats(&s.panel, max(fma.Lanes, valueRows)*c.Dim), Step: c.Dim}
+	for i := range n {
+		token := at + i
+		if !t.all {
+			token = int(s.tokens[token])
+		}
+		if row := rows.Data[i*c.Dim : (i+1)*c.Dim]; c.Format == ops.RowsF32 {
+			copy(row, c.floats[(token*c.Heads+t.kv)*c.Dim:])
+		} else {
+			c.head(row, token, t.kv)
+		}
+	}
+	return rows
+}
+
+// sum sets out [pairs, Hd] to the sum of the values that each pair's row sees, times their weights: a chain over the
+// tokens. All pairs take the tokens that the first row sees together; those that follow are for the rows that see them.
+func (t *tile) sum(s *scratch, out, weights fma.Rows) {
+	n := t.rows.to - t.rows.from
+	values := floats(&s.chains.panels, (out.Step+fma.Lanes)*valueRows)
+	for at := 0; at < t.sees(0); at += valueRows {
+		t.add(s, values, out, weights, stretch{at, min(at+valueRows, t.sees(0)), 0, n})
+	}
+	for r := 1; r < n; r++ { // the tokens between two rows' ends, one a row
+		t.add(s, values, out, weights, stretch{t.sees(r - 1), t.sees(r), r, n})
+	}
+}
+
+// stretch is tokens [from, to) of what rows [first, last) of a tile see.
+type stretch struct{ from, to, first, last int }
+
+func (t *tile) add(s *scratch, values []float32, out, weights fma.Rows, w stretch) {
+	n := w.to - w.from
+	rows := t.read(s, &t.v, w.from, n)
+	for c := 0; c < t.Hd; c += fma.Lanes { // panels of 32 columns
+		width := min(fma.Lanes, t.Hd-c)
+		for i := range n {
+			copy(values[c*valueRows+i*fma.Lanes:][:width], rows.Data[i*rows.Step+c:])
+		}
+	}
+	first := w.first * t.group
+	s.chains.set.Dots(fma.Rows{Data: out.Data[first*out.Step:], Step: out.Step}, fma.Rows{Data: weights.Data[first*weights.Step+w.from:], Step: weights.Step}, values,
+		fma.Tile{Rows: (w.last - w.first) * t.group, Columns: out.Step, Inputs: n, Next: valueRows * fma.Lanes, First: w.from == 0})
+}
