@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lector/cache"
+	"lector/cache/disk"
 )
 
 // ErrOwned says that another process has the folder.
@@ -78,10 +79,12 @@ func (s *Spool) open() (err error) {
 	if s.lock, err = os.OpenFile(filepath.Join(s.opt.Folder, lockFile), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := lock(s.lock); err != nil {
+	if err := disk.Lock(s.lock, false); errors.Is(err, disk.ErrLocked) {
+		return ErrOwned
+	} else if err != nil {
 		return err
 	}
-	if s.block, err = blockSize(s.opt.Folder); err != nil {
+	if s.block, err = disk.BlockSize(s.opt.Folder); err != nil {
 		return fmt.Errorf("ask for its block size: %w", err)
 	}
 	if s.opt.Quota < 2*s.block {
@@ -119,18 +122,17 @@ func (s *Spool) Close() error {
 	return s.lock.Close() // which ends the lock
 }
 
-// Need is the room that objects of these sizes take: whole blocks, and one more a file for the file system's own
-// list of them.
-func (s *Spool) Need(sizes []int64) (n int64) {
+// need is the room that objects of these sizes take.
+func (s *Spool) need(sizes []int64) (n int64) {
 	for _, size := range sizes {
-		n += (size+s.block-1)/s.block*s.block + s.block
+		n += disk.Room(size, s.block)
 	}
 	return n
 }
 
 // Stage implements cache.Stager.
 func (s *Spool) Stage(ctx context.Context, sizes []int64) (cache.Batch, error) {
-	need := s.Need(sizes)
+	need := s.need(sizes)
 	if need > s.opt.Quota {
 		return nil, fmt.Errorf("spool %s: a chunk takes %d bytes of disk, and its quota is %d: %w", s.opt.Folder, need, s.opt.Quota, cache.ErrRoom)
 	}
