@@ -203,6 +203,14 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size i
 	return nil
 }
 
+// Probe says whether the far store does what a writer needs, where it can say so.
+func (s *Store) Probe(ctx context.Context) error {
+	if p, ok := s.far.(interface{ Probe(context.Context) error }); ok {
+		return p.Probe(ctx)
+	}
+	return nil
+}
+
 // Stat implements cache.Store.
 func (s *Store) Stat(ctx context.Context, name string) (cache.Object, error) {
 	return s.far.Stat(ctx, name)

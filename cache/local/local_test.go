@@ -315,8 +315,17 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// taken is what the files of a folder take, in real blocks.
+// taken is what the files of a folder take, in real blocks, while nobody changes which there are: names may be taken
+// again between two looks otherwise.
 func taken(folder string) (total int64, err error) {
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	if err := disk.Lock(lock, true); err != nil {
+		return 0, err
+	}
 	entries, err := os.ReadDir(folder)
 	for _, e := range entries {
 		if info, ierr := e.Info(); ierr == nil {

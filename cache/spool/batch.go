@@ -32,10 +32,11 @@ func (b *batch) Add(ctx context.Context, body io.ReadSeeker, size int64) (cache.
 	if err != nil {
 		return nil, err
 	}
-	if err := write(ctx, path, body, size); err != nil {
+	t := &staged{spool: b.spool, path: path, size: size, start: newCounter()}
+	if err := t.write(ctx, body); err != nil {
 		return nil, fmt.Errorf("spool %d bytes: %w", size, err)
 	}
-	return &staged{spool: b.spool, path: path, size: size}, nil
+	return t, nil
 }
 
 // begin takes a size of the batch and names its file, so that Close removes it in any case.
@@ -72,30 +73,35 @@ func (b *batch) Close() error {
 	return errors.Join(errs...)
 }
 
-// write makes a synced file of exactly size bytes.
-func write(ctx context.Context, path string, body io.ReadSeeker, size int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = cache.CopyExactly(ctx, f, body, size); err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
-}
-
 // staged is one file.
 type staged struct {
 	spool *Spool
 	path  string
 	size  int64
+	start counter // of a private file
+}
+
+// write makes a synced file of exactly the size.
+func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
+	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	var w io.Writer = f
+	if p := t.spool.private; p != nil {
+		w = &hiding{w: f, stream: p.at(t.start, 0)}
+	}
+	if err = cache.CopyExactly(ctx, w, body, t.size); err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(t.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Put implements cache.Staged.
@@ -105,5 +111,9 @@ func (t *staged) Put(ctx context.Context, name string, how cache.PutMode) (err e
 		return fmt.Errorf("put %s: %w", name, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return t.spool.opt.Store.Put(ctx, name, f, t.size, how)
+	var body io.ReadSeeker = f
+	if p := t.spool.private; p != nil {
+		body = &showing{f: f, p: p, start: t.start, stream: p.at(t.start, 0)}
+	}
+	return t.spool.opt.Store.Put(ctx, name, body, t.size, how)
 }

@@ -41,6 +41,9 @@ type Options struct {
 	Folder string
 	Quota  int64       // most bytes of the files, in whole blocks
 	Store  cache.Store // what the chunks are on their way to
+
+	// Private hides what the files hold under a key that ends with this process: for a store that is encrypted.
+	Private bool
 }
 
 // Spool is a cache.Stager of files.
@@ -49,6 +52,8 @@ type Spool struct {
 	lock  *os.File
 	room  *semaphore.Weighted
 	block int64
+
+	private *private // nil: files are as they came
 
 	used    atomic.Int64
 	waiting atomic.Int64
@@ -91,6 +96,11 @@ func (s *Spool) open() (err error) {
 		return fmt.Errorf("a quota of %d bytes holds nothing: a file takes blocks of %d", s.opt.Quota, s.block)
 	}
 	s.room = semaphore.NewWeighted(s.opt.Quota)
+	if s.opt.Private {
+		if s.private, err = newPrivate(); err != nil {
+			return err
+		}
+	}
 	return s.sweep()
 }
 

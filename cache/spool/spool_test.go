@@ -50,6 +50,76 @@ func TestStager(t *testing.T) {
 	})
 }
 
+// A private spool stages as any other; what lies on the disk is not what was staged, and no two files are alike.
+func TestPrivate(t *testing.T) {
+	cachetest.RunStager(t, func(t *testing.T) (cache.Stager, cache.Store) {
+		store := cachetest.NewMemory()
+		return open(t, spool.Options{Quota: 8 << 20, Store: store, Private: true}), store
+	})
+	folder := t.TempDir()
+	s := open(t, spool.Options{Folder: folder, Quota: 8 << 20, Private: true, Store: readsFrom{cachetest.NewMemory(), 100_003}})
+	body := bytes.Repeat([]byte("the same text "), 20_000)
+	batch, err := s.Stage(t.Context(), []int64{int64(len(body)), int64(len(body))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Close()
+	var files [][]byte
+	for range 2 {
+		staged, err := batch.Add(t.Context(), bytes.NewReader(body), int64(len(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := staged.Put(t.Context(), "t/x", cache.Replace); err != nil {
+			t.Error(err)
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte("same")) {
+			t.Errorf("%s can be read", e.Name())
+		}
+		files = append(files, b)
+	}
+	if len(files) != 3 || bytes.Equal(files[0], files[1]) || bytes.Equal(files[1], files[2]) {
+		t.Errorf("%d files, or equal ones", len(files))
+	}
+}
+
+// readsFrom is a store that reads a body from somewhere inside before it takes it, as one does that tries again.
+type readsFrom struct {
+	cache.Store
+	at int64
+}
+
+func (r readsFrom) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
+	whole, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	if _, err := body.Seek(r.at, io.SeekStart); err != nil {
+		return err
+	}
+	rest, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(rest, whole[r.at:]) {
+		return errors.New("a part reads as other bytes than the whole")
+	}
+	if !bytes.HasPrefix(whole, []byte("the same text")) {
+		return errors.New("the body is not what was staged")
+	}
+	return r.Store.Put(ctx, name, body, size, how)
+}
+
 // onDisk is what the files of a folder take, in real blocks.
 func onDisk(t *testing.T, folder string) (total int64) {
 	t.Helper()

@@ -40,7 +40,11 @@ func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := a.sealed(ctx, inner)
+	near, err := a.nearCopies(inner)
+	if err != nil {
+		return nil, nil, errors.Join(err, closer.Close())
+	}
+	store, err := a.sealed(ctx, near)
 	if err == nil {
 		store, err = compress.New(store, a.compress) // above the seal: what is sealed does not shrink
 	}
@@ -81,6 +85,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, s.salts[0])
+	s.app.spooling.near = true
 	if s.store, s.space, err = s.app.openSpace(ctx); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -89,4 +90,33 @@ func TestKilledAndContinuedElsewhere(t *testing.T) {
 	p.must("snapshot", "verify", "--probe", want.Handle)
 	p.must("snapshot", "gc", "--alone")
 	p.must("snapshot", "verify", want.Handle)
+}
+
+// A machine reads again what it has stored from its own disk, also where the bucket's blobs are gone; another one, or
+// the same one without --local-cache, says what is missing. Nothing stays in the spool.
+func TestCopiesAreNear(t *testing.T) {
+	server := s3test.Start(t)
+	bucket := server.Bucket(t)
+	p := elsewhere(t, fixture(t, "tiny"), "s3://"+bucket+"/near?endpoint="+server.Endpoint)
+	first := p.ingest(document(t, 700, 3))
+	for folder, want := range map[string]bool{"spool": false, "copies": true} {
+		entries, err := os.ReadDir(filepath.Join(p.data, folder))
+		if err != nil || len(entries) > 1 != want { // beside its lock
+			t.Errorf("%s holds %v (%v)", folder, entries, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(server.Folder(bucket), "near", "default", "blobs")); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.resume(first.Handle, "--tokens", "3,4,5", "--max-tokens", "4"); got.Usage.Restored != 700 {
+		t.Errorf("from its own copies: %+v", got.Usage)
+	}
+	for _, args := range [][]string{{"snapshot", "verify", first.Handle}, {"resume", first.Handle, "--tokens", "3", "--local-cache", "off"}} {
+		if o := p.run(args...); o.code == 0 || !strings.Contains(o.err, "missing") {
+			t.Errorf("%v exits with %d: %s", args, o.code, o.err)
+		}
+	}
+	if o := p.run("ingest", "--tokens", document(t, 5, 1), "--spool", "1K"); o.code != 2 || !strings.Contains(o.err, "one chunk of model") {
+		t.Errorf("a spool that holds no chunk: %d, %s", o.code, o.err)
+	}
 }

@@ -106,3 +106,6 @@ func (s *Server) Bucket(t testing.TB) string {
 	}
 	return name
 }
+
+// Folder is where a bucket's objects lie as files, for tests that damage them.
+func (s *Server) Folder(bucket string) string { return filepath.Join(s.folder, bucket) }
