@@ -29,6 +29,7 @@ type Job struct {
 	Model     string       `json:"model"`    // ModelID in hex: only a worker of that model takes it
 	Priority  string       `json:"priority"` // "normal" unless said otherwise
 	Submitted time.Time    `json:"submitted"`
+	Trace     string       `json:"trace,omitempty"` // W3C traceparent of whoever submitted it; part of no identity
 	Ingest    *IngestOrder `json:"ingest,omitempty"`
 	Resume    *ResumeOrder `json:"resume,omitempty"`
 }

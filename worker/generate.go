@@ -41,7 +41,9 @@ func (b *branch) generate(ctx context.Context) error {
 	if b.out.Index == 0 {
 		b.result.Timings.FirstToken = b.now().Sub(b.started).Seconds()
 	}
-	return b.lap(&b.result.Timings.Decode, func() error {
+	return b.lap(ctx, "decode", &b.result.Timings.Decode, func(ctx context.Context) error {
+		from := int(b.seq.Pos())
+		defer func() { b.drawn(ctx, from, int(b.seq.Pos())) }()
 		for {
 			if err := b.take(ctx, chosen); err != nil || b.out.FinishReason != "" {
 				return err

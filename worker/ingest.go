@@ -137,7 +137,7 @@ func (in *ingest) replace(fresh engine.Sequence) error {
 // when no cell is left to compute: publishing checks what the handle will need.
 func (in *ingest) catchUp(ctx context.Context) error {
 	before := in.done()
-	err := in.lap(&in.receipt.Seconds.Restore, func() error {
+	err := in.lap(ctx, "restore", &in.receipt.Seconds.Restore, func(ctx context.Context) error {
 		n, nodes, err := in.Space.Deepest(ctx, in.job.ID, in.keys)
 		if err != nil {
 			return fmt.Errorf("look for stored state: %w", err)
@@ -223,9 +223,11 @@ func (in *ingest) cell(ctx context.Context) error {
 	}
 	step := in.step(i, probe)
 	if i == len(in.cells)-1 || !in.Space.CanStage() { // nothing is computed behind the last one
-		err = in.lap(&in.receipt.Seconds.Store, func() error { return in.store(ctx, step) })
+		err = in.lap(ctx, "store", &in.receipt.Seconds.Store, func(ctx context.Context) error { return in.store(ctx, step) })
 	} else {
-		err = in.lap(&in.receipt.Seconds.Store, func() error { return in.stage(ctx, step, claim) })
+		err = in.lap(ctx, "stage", &in.receipt.Seconds.Store, func(context.Context) error {
+			return in.stage(ctx, step, claim) // what it begins goes on after the lap
+		})
 		claimed = err != nil
 	}
 	if err != nil {
@@ -244,7 +246,7 @@ func (in *ingest) landedOr(ctx context.Context, err error) error {
 
 // claim waits until nobody else computes the cell, and says whether somebody did.
 func (in *ingest) claim(ctx context.Context, name string) (waited bool, err error) {
-	err = in.lap(&in.receipt.Seconds.Wait, func() error {
+	err = in.lap(ctx, "claim", &in.receipt.Seconds.Wait, func(ctx context.Context) error {
 		for {
 			l, err := in.Queue.Acquire(ctx, name, in.config.LeaseTTL)
 			if err == nil {
@@ -269,7 +271,8 @@ func (in *ingest) claim(ctx context.Context, name string) (waited bool, err erro
 
 // compute prefills one cell. The probe is what the trunk says at its end, whatever token comes next.
 func (in *ingest) compute(ctx context.Context, c Cell) (stats engine.ChunkStats, probe engine.Probe, err error) {
-	err = in.lap(&in.receipt.Seconds.Prefill, func() error {
+	err = in.lap(ctx, "prefill", &in.receipt.Seconds.Prefill, func(ctx context.Context) error {
+		in.drawn(ctx, c.From, c.To)
 		if in.seq == nil {
 			if in.seq, err = in.Engine.NewSequence(len(in.tokens)); err != nil {
 				return err
@@ -302,6 +305,7 @@ func (in *ingest) step(i int, probe engine.Probe) cache.StepArgs {
 
 // store makes a computed cell durable, and then gives up the rolling state that it supersedes.
 func (in *ingest) store(ctx context.Context, step cache.StepArgs) error {
+	in.drawn(ctx, step.From, step.To)
 	node, written, err := in.putStep(ctx, in.seq, step)
 	if err != nil {
 		return err
@@ -377,7 +381,7 @@ func (in *ingest) progress(ctx context.Context, stats engine.ChunkStats) error {
 func (in *ingest) publish(ctx context.Context) error {
 	var m cache.Manifest
 	var h cache.Handle
-	err := in.lap(&in.receipt.Seconds.Store, func() (err error) {
+	err := in.lap(ctx, "publish", &in.receipt.Seconds.Store, func(ctx context.Context) (err error) {
 		m, h, err = in.putHandle(ctx, in.nodes, in.order.TTL)
 		if err != nil {
 			return err
@@ -410,7 +414,9 @@ func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Du
 	if err := a.own(ctx); err != nil {
 		return m, h, err
 	}
-	standing, err := a.Queue.PublishHandle(ctx, a.job.ID, h.Encode())
+	saying, end := a.span(ctx, "queue publish_handle")
+	standing, err := a.Queue.PublishHandle(saying, a.job.ID, h.Encode())
+	end(err)
 	if err != nil {
 		return m, h, fmt.Errorf("publish handle of job %s: %w", a.job.ID, err)
 	}

@@ -96,7 +96,7 @@ func (w *Worker) meter() Meter {
 // ending describes a settled attempt to the meter. settled is the error of the settlement.
 func (a *attempt) ending(fate Fate, settled error) Ending {
 	e := Ending{Kind: a.job.Kind, Fate: fate, Took: a.now().Sub(a.started)}
-	if fate.Action == Finish {
+	if r, stored := a.result.(Result); fate.Action == Finish && !(stored && r.Attempt != a.delivery.Attempt()) {
 		e.Result = a.result
 	}
 	if settled != nil {

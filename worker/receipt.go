@@ -99,11 +99,19 @@ type Usage struct {
 	Accepted  int `json:"accepted"` // of the drafted ones
 }
 
-// ResumeSeconds is where an attempt's time went. FirstToken is from the start to the first token.
+// ResumeSeconds is where an attempt's time went; Restore, Prefill, Decode and Other add up to Total. FirstToken is
+// from the start to the first token.
 type ResumeSeconds struct {
 	Restore    float64 `json:"restore"`
 	Prefill    float64 `json:"prefill"`
 	FirstToken float64 `json:"first_token"`
 	Decode     float64 `json:"decode"`
+	Other      float64 `json:"other"`
 	Total      float64 `json:"total"`
+}
+
+// close makes the parts add up.
+func (s *ResumeSeconds) close(total time.Duration) {
+	s.Total = total.Seconds()
+	s.Other = s.Total - s.Restore - s.Prefill - s.Decode
 }

@@ -35,14 +35,14 @@ func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, r.seq.Close()) }()
-	if err := r.lap(&r.result.Timings.Restore, func() error { return r.restore(ctx) }); err != nil {
+	if err := r.lap(ctx, "restore", &r.result.Timings.Restore, r.restore); err != nil {
 		return Result{}, err
 	}
 	told := queue.Event{Type: queue.EventRestored, Tokens: r.manifest.Tokens, Total: len(r.prompt)}
 	if err := r.tell(ctx, told); err != nil {
 		return Result{}, err
 	}
-	if err := r.lap(&r.result.Timings.Prefill, func() error { return r.read(ctx) }); err != nil {
+	if err := r.lap(ctx, "prefill", &r.result.Timings.Prefill, r.read); err != nil {
 		return Result{}, err
 	}
 	if err := r.branches(ctx); err != nil {
@@ -52,7 +52,7 @@ func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 		return Result{}, err
 	}
 	r.result.Seed, r.result.Host, r.result.Attempt = r.order.Sampling.Seed, r.Host, r.delivery.Attempt()
-	r.result.Timings.Total = r.now().Sub(r.started).Seconds()
+	r.result.Timings.close(r.now().Sub(r.started))
 	return r.result, r.store(ctx)
 }
 
@@ -148,6 +148,7 @@ func (r *resume) encode() (ids []int32, err error) {
 
 // restore fills the sequence with the handle's state.
 func (r *resume) restore(ctx context.Context) error {
+	r.drawn(ctx, 0, r.manifest.Tokens)
 	bounded := cache.Agree(r.manifest.Identity.Class, r.identity.Class) != cache.Exact
 	err := r.metered(r.manifest.Tokens, func() (int64, error) {
 		return restore(ctx, r.seq, restoreArgs{space: r.Space, manifest: r.manifest, bounded: bounded})
@@ -165,6 +166,7 @@ func (r *resume) restore(ctx context.Context) error {
 // read prefills the prompt, in chunks that end where a state may be taken.
 func (r *resume) read(ctx context.Context) error {
 	from := r.manifest.Tokens
+	r.drawn(ctx, from, r.base)
 	for _, to := range cuts(from, r.base, r.identity.Grid, r.Engine.Info().MaxChunk) {
 		if err := r.drained(); err != nil {
 			return err

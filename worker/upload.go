@@ -24,7 +24,8 @@ func (in *ingest) begin(ctx context.Context, step *cache.Step, claim string) {
 	in.pending = u
 	go func() {
 		defer close(u.done)
-		u.err = in.lap(&u.seconds, func() error {
+		u.err = in.lap(ctx, "upload", &u.seconds, func(ctx context.Context) error {
+			in.drawn(ctx, step.Node.From, step.Node.To)
 			var err error
 			if u.node, u.written, err = step.Commit(ctx); err != nil {
 				return err
@@ -45,7 +46,7 @@ func (in *ingest) landed(ctx context.Context) error {
 		return nil
 	}
 	held := 0.0
-	err := in.lap(&held, func() error {
+	err := in.lap(ctx, "held", &held, func(context.Context) error {
 		<-u.done // it ends with the context
 		return u.err
 	})

@@ -29,6 +29,7 @@ type Worker struct {
 	Clock     func() time.Time // nil: time.Now
 	Host      string           // for receipts and logs; in nothing that is stored under a digest
 	Meter     Meter            // nil: nobody counts
+	Tracer    Tracer           // nil: nobody draws
 	Config    Config
 
 	share *share // how this process's attempts have the engine; nil: the one that there is has it alone
@@ -63,6 +64,7 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	a.meter().Began(a.job.Kind)
 	work, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
+	work, end := a.traced(work)
 	if w.share != nil {
 		a.lent = &lent{Engine: w.Engine, share: w.share, kind: a.job.Kind, ctx: work, drain: a.drain}
 		a.Engine = a.lent
@@ -73,7 +75,9 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	if err != nil && work.Err() != nil {
 		err = context.Cause(work) // a lost delivery explains whatever failed after it
 	}
-	return a.settle(context.WithoutCancel(ctx), err)
+	stop := a.settle(context.WithoutCancel(work), err)
+	end(err)
+	return stop
 }
 
 // attempt is one delivery being worked on.
@@ -282,10 +286,12 @@ func (a *attempt) jitter() uint64 {
 	return h.Sum64()
 }
 
-// lap adds the time that f takes to a part of a receipt.
-func (a *attempt) lap(part *float64, f func() error) error {
+// lap adds the time that f takes to a part of a receipt, and draws it.
+func (a *attempt) lap(ctx context.Context, name string, part *float64, f func(context.Context) error) error {
 	start := a.now()
-	err := f()
+	ctx, end := a.span(ctx, name)
+	err := f(ctx)
+	end(err)
 	*part += a.now().Sub(start).Seconds()
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"lector/cache"
 	"lector/cache/compress"
+	"lector/cmd/lector/tracing"
 	"lector/queue"
 	"lector/queue/jetstream"
 	"lector/worker"
@@ -31,7 +32,8 @@ type session struct {
 	queue    queue.Queue
 	server   *jetstream.Server // nil where another process owns the data folder
 	log      *zap.Logger
-	watched  *watched // what it shows of itself
+	watched  *watched        // what it shows of itself
+	tracer   *tracing.Tracer // nil: no traces
 }
 
 // openSpace opens the store without a model or a queue.
@@ -61,11 +63,15 @@ func (a *app) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	tr, err := openTracer(ctx)
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
 	m, err := a.openModel()
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	s := &session{app: a, model: m, log: a.logger(), watched: w}
+	s := &session{app: a, model: m, log: a.logger(), watched: w, tracer: tr}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -98,6 +104,7 @@ func (s *session) open(ctx context.Context) error {
 	}
 	s.queue, s.server = q, server
 	s.show()
+	s.draw()
 	return s.openSpool() // it puts through a store that is counted
 }
 
@@ -133,7 +140,7 @@ func (s *session) Close() error {
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
-	return errors.Join(append(errs, s.model.Close(), s.watched.Close())...)
+	return errors.Join(append(errs, s.model.Close(), s.closeTracer(), s.watched.Close())...)
 }
 
 // linger keeps serving the queue while other commands use it; an interrupt ends that.
@@ -155,7 +162,7 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 	}
 	w := &worker.Worker{
 		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
-		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.meter(),
+		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.meter(), Tracer: s.drawer(),
 	}
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()
@@ -193,7 +200,7 @@ func inputClasses() []string {
 // run submits a job and works until it is final, calling heard with each of its events. worked says that it was
 // not done before.
 func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event)) (status queue.Status, worked bool, err error) {
-	if status, err = s.queue.Submit(ctx, job); err != nil {
+	if status, err = s.submit(ctx, job); err != nil {
 		return status, false, fmt.Errorf("submit job: %w", err)
 	}
 	if worked = status.State != queue.Done; worked {
