@@ -34,7 +34,7 @@ type Written struct {
 // PutStep stores one finished chunk in the order of promise 1: its rows and the recurrent state at To, the mark that
 // it is kept, then the node. It returns the node as it stands. Repeating it changes nothing. The regions must not
 // change before it returns.
-// Errors: ErrDiverged naming the key and both digests where another computation of the same key differs,
+// Errors: a Divergence (ErrDiverged) naming the key and both digests where another computation of the same key differs,
 // ErrCorrupt where the standing node is damaged.
 func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err error) {
 	if st, ok := s.Store.(Stager); ok { // the bytes are written while their digest is computed
@@ -209,8 +209,7 @@ func (s *Space) putNode(ctx context.Context, n Node) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	return Node{}, refuse(ErrDiverged, "key %s of tokens [%d, %d) was computed to two different states (%s): "+
-		"the stored node has the digest %s, this one has %s", n.Key, n.From, n.To, old.difference(n), Sum(standing), Sum(b))
+	return Node{}, &Divergence{Key: n.Key, From: n.From, To: n.To, Part: old.difference(n), Stored: Sum(standing), Computed: Sum(b)}
 }
 
 // difference names the first part in which two nodes of one key differ.

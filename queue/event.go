@@ -38,6 +38,7 @@ const (
 	EventProgress EventType = "progress" // a chunk is done and durable
 	EventTokens   EventType = "tokens"   // text was generated
 	EventRetry    EventType = "retry"    // an attempt failed, another will come
+	EventAlarm    EventType = "alarm"    // two computations of one thing differ; the job then fails
 	EventDone     EventType = "done"
 	EventFailed   EventType = "failed"
 )
@@ -64,4 +65,17 @@ type Event struct {
 	Result json.RawMessage `json:"result,omitempty"` // done
 	Dead   *Dead           `json:"dead,omitempty"`   // failed
 	Reason string          `json:"reason,omitempty"` // retry
+	Alarm  *Alarm          `json:"alarm,omitempty"`  // alarm
+}
+
+// Alarm says which two computations differ: of one logical key two digests. What was stored first stands.
+type Alarm struct {
+	Of       string `json:"of"`             // "node": a stored cell of a document; "handle": what the job published
+	Key      string `json:"key"`            // of the node; of a handle, the job
+	From     int    `json:"from,omitempty"` // tokens of a node
+	To       int    `json:"to,omitempty"`
+	Part     string `json:"part,omitempty"` // of a node, the first that differs
+	Stored   string `json:"stored"`         // digest of what stands
+	Computed string `json:"computed"`       // digest of what was made now
+	Host     string `json:"host"`           // that made it
 }

@@ -81,6 +81,7 @@ type Dead struct {
 	Class    string `json:"class"`     // typed reason, such as "bad-input" or "attempts"
 	Reason   string `json:"reason"`    // one sentence
 	LastGood int    `json:"last_good"` // tokens of the deepest stored boundary
+	Alarm    *Alarm `json:"alarm,omitempty"`
 }
 
 // Events carries what happens to a job to whoever watches it.

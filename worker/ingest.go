@@ -421,8 +421,7 @@ func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Du
 		return m, h, fmt.Errorf("publish handle of job %s: %w", a.job.ID, err)
 	}
 	if !bytes.Equal(standing, h.Encode()) {
-		return m, h, fmt.Errorf("job %s has published handle %s, and this attempt made %s: %w", a.job.ID,
-			cache.HandleName(cache.Sum(standing)), cache.HandleName(cache.Sum(h.Encode())), cache.ErrDiverged)
+		return m, h, &handleConflict{a.job.ID, cache.Sum(standing), cache.Sum(h.Encode())}
 	}
 	return m, h, nil
 }

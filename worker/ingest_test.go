@@ -307,7 +307,10 @@ func TestConflictingHandle(t *testing.T) {
 	if err := r.Handle(t.Context(), d); !errors.Is(err, cache.ErrDiverged) {
 		t.Errorf("a conflicting handle ends with %v", err)
 	}
-	r.dead(id, "diverged")
+	dead := r.dead(id, "diverged")
+	if a := dead.Alarm; a == nil || a.Of != "handle" || a.Key != id || a.Stored != cache.Sum(h.Encode()).String() || a.Computed == a.Stored {
+		t.Errorf("alarm %+v", a)
+	}
 }
 
 type conflict struct {

@@ -181,6 +181,12 @@ func TestDivergedStateIsAnAlarm(t *testing.T) {
 			nodes = append(nodes, name)
 		}
 	}
+	first := slices.IndexFunc(nodes, func(name string) bool {
+		b, _ := r.store.Bytes(name)
+		n, err := cache.DecodeNode(b)
+		return err == nil && n.From == 0
+	})
+	nodes[0] = nodes[first]
 	before, _ := r.store.Bytes(nodes[0])
 	id := r.submit(r.ingestJob(prose(16), worker.IngestOptions{Again: "2"}))
 	d, err := r.queue.Next(t.Context())
@@ -190,7 +196,25 @@ func TestDivergedStateIsAnAlarm(t *testing.T) {
 	if err := liar.Handle(t.Context(), d); err == nil || !strings.Contains(err.Error(), "different states") {
 		t.Errorf("promise 2: a worker that diverges goes on: %v", err)
 	}
-	r.dead(id, "diverged")
+	dead := r.dead(id, "diverged")
+	n, err := cache.DecodeNode(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := queue.Alarm{Of: "node", Key: n.Key.String(), From: n.From, To: n.To, Part: "rows", Stored: cache.Sum(before).String(), Host: "test"}
+	events := r.queue.Events(id)
+	if len(events) < 2 || events[len(events)-2].Type != queue.EventAlarm || events[len(events)-1].Type != queue.EventFailed {
+		t.Fatalf("events %v, want an alarm before the end", r.types(id))
+	}
+	for _, got := range []*queue.Alarm{dead.Alarm, events[len(events)-2].Alarm, events[len(events)-1].Dead.Alarm} {
+		if got == nil || got.Computed == want.Stored || len(got.Computed) != len(want.Stored) {
+			t.Fatalf("alarm %+v", got)
+		}
+		want.Computed = got.Computed
+		if *got != want {
+			t.Errorf("alarm %+v, want %+v", *got, want)
+		}
+	}
 	if after, _ := r.store.Bytes(nodes[0]); string(after) != string(before) {
 		t.Error("promise 2: the standing node was overwritten")
 	}

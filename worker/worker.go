@@ -235,12 +235,16 @@ func (a *attempt) carryOut(ctx context.Context, fate Fate, err error) error {
 	case Release:
 		return a.delivery.Release(ctx)
 	case Reject, Alarm:
-		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood}
+		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood, Alarm: a.alarmOf(err)}
 		status := a.setStatus(ctx, queue.Status{State: queue.Failed, Dead: &dead})
 		if errors.Is(status, queue.ErrLost) {
 			return status // somebody else has the last word
 		}
-		told := a.tell(ctx, queue.Event{Type: queue.EventFailed, Dead: &dead})
+		var told error
+		if dead.Alarm != nil {
+			told = a.tell(ctx, queue.Event{Type: queue.EventAlarm, Alarm: dead.Alarm})
+		}
+		told = errors.Join(told, a.tell(ctx, queue.Event{Type: queue.EventFailed, Dead: &dead}))
 		return errors.Join(status, told, a.delivery.Reject(ctx, dead))
 	}
 	return nil // Abandon and Stop settle nothing

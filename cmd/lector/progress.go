@@ -37,9 +37,24 @@ func (p *progress) heard(e queue.Event) {
 	case queue.EventRetry:
 		p.end()
 		p.app.note("attempt %d failed: %s; trying again", e.Attempt, e.Reason)
+	case queue.EventAlarm:
+		p.end()
+		if e.Alarm != nil {
+			p.app.note("ALARM: %s", alarmText(*e.Alarm))
+		}
 	case queue.EventDone, queue.EventFailed:
 		p.end()
 	}
+}
+
+// alarmText says what differs, for whoever has to find out which of two hosts computes what it should not.
+func alarmText(a queue.Alarm) string {
+	where := ""
+	if a.Of == "node" {
+		where = fmt.Sprintf(", tokens [%d, %d), %s", a.From, a.To, a.Part)
+	}
+	return fmt.Sprintf("two computations differ: %s %s%s: stored %s, computed on %s %s; what was stored stands",
+		a.Of, a.Key, where, a.Stored, a.Host, a.Computed)
 }
 
 func (p *progress) show(e queue.Event) {
