@@ -1,13 +1,18 @@
 package gpu_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
+	"lector/engine/cpu"
 	"lector/engine/gpu"
 	"lector/engine/ops"
+	"lector/engine/oracle"
+	"lector/engine/qwen4exp"
 )
 
 // rowFormats are those that round.
@@ -123,4 +128,27 @@ func (c attendCase) over(t *testing.T, b ops.Backend, f ops.RowFormat) []ops.Ten
 	index := b.SelectBlocks(iq, c.h, bk, c.pos, c.ratio, c.budget)
 	b.Attend(o, qg, k, v, index, c.pos, c.ratio, c.d)
 	return []ops.Tensor{o}
+}
+
+// With the choices of an exact run on the CPU forced on it, the half-staged network is near it whatever holds its rows.
+func TestNetworkOverRoundedRows(t *testing.T) {
+	m := openModel(t, fixtureCase{"tiny", 64, false})
+	on := func(be ops.Backend, kv qwen4exp.KV) oracle.OpenOn {
+		return func(wrap func(ops.Backend) ops.Backend) (*qwen4exp.Engine, error) {
+			return qwen4exp.Open(m.checkpoint, wrap(be), qwen4exp.Options{KV: kv})
+		}
+	}
+	b := open(t, gpu.Options{})
+	for _, kv := range []qwen4exp.KV{qwen4exp.KVF16, qwen4exp.KVQ8} {
+		bound := oracle.BoundsOf(b.Class(), qwen4exp.Options{KV: kv}.Codec()).Forced
+		report, err := oracle.Forced(context.Background(), on(cpu.New(cpu.Options{}), qwen4exp.KVF32), on(b, kv), m.fixture.Tokens, m.chunk, bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !report.OK() {
+			var text strings.Builder
+			report.Print(&text)
+			t.Errorf("%s:\n%s", kv, text.String())
+		}
+	}
 }

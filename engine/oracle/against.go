@@ -24,18 +24,7 @@ func Against(ctx context.Context, reference, subject *qwen4exp.Engine, tokens []
 		return Report{}, err
 	}
 	var r Report
-	r.Lines = append(r.Lines, relative("logits", got.logits, want.logits, bound))
-	for i, w := range want.regions {
-		if !compared(w) {
-			continue
-		}
-		at := slices.IndexFunc(got.regions, func(r engine.Region) bool { return r.Name == w.Name })
-		if at < 0 {
-			r.Lines = append(r.Lines, Line{Name: w.Name, First: "the engine has no such region"})
-			continue
-		}
-		r.Lines = append(r.Lines, relative(w.Name, Numbers(got.regions, at), Numbers(want.regions, i), bound))
-	}
+	r.Lines = got.against(want, bound)
 	text := Line{Name: "greedy", Compared: len(want.text)}
 	for i, id := range want.text {
 		if i >= len(got.text) || got.text[i] != id {
@@ -52,6 +41,23 @@ type afterRun struct {
 	logits  []float32
 	regions []engine.Region
 	text    []engine.Token
+}
+
+// against compares logits and every region, by relative L2.
+func (got afterRun) against(want afterRun, bound float64) []Line {
+	lines := []Line{relative("logits", got.logits, want.logits, bound)}
+	for i, w := range want.regions {
+		if !compared(w) {
+			continue
+		}
+		at := slices.IndexFunc(got.regions, func(r engine.Region) bool { return r.Name == w.Name })
+		if at < 0 {
+			lines = append(lines, Line{Name: w.Name, First: "the engine has no such region"})
+			continue
+		}
+		lines = append(lines, relative(w.Name, Numbers(got.regions, at), Numbers(want.regions, i), bound))
+	}
+	return lines
 }
 
 // greedyTokens is how many tokens Against decodes.
