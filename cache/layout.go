@@ -188,6 +188,18 @@ func (l Layout) check(tokens int) (int64, error) {
 	return total, nil
 }
 
+// OfRows are the regions that grow with the tokens. Nodes of one chain have them alike; how a recurrent state is held may
+// depend on where it is.
+func (l Layout) OfRows() Layout {
+	var out Layout
+	for _, s := range l {
+		if s.Kind == Rows {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // chunkBytes is the size of the rows that tokens [from, to) add.
 func (l Layout) chunkBytes(from, to int) (n int64) {
 	for _, s := range l {

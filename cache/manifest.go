@@ -50,7 +50,7 @@ func NewManifest(id Identity, nodes []Node) (Manifest, error) {
 		if n.Parent != parent {
 			return Manifest{}, refuse(ErrCorrupt, "make manifest: node %s follows %s, not %s", n.Key, n.Parent, parent)
 		}
-		if err := n.Layout.differs(last.Layout, "node "+last.Key.String()); err != nil {
+		if err := n.Layout.OfRows().differs(last.Layout.OfRows(), "node "+last.Key.String()); err != nil {
 			return Manifest{}, fmt.Errorf("make manifest: node %s: %w", n.Key, err)
 		}
 		m.Chunks = append(m.Chunks, Chunk{Key: n.Key, From: n.From, To: n.To, Tokens: n.Tokens, Rows: n.Rows})

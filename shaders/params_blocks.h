@@ -112,7 +112,7 @@ struct SelectBlocksParams {
 #define ROWS_Q8 2  // codes of 8 bits, and a half for every 32 dims of a head
 #define ROW_GROUP 32
 
-// Rows on their way to a cache that rounds: qsa_store_half, qsa_store_codes.
+// Rows on their way to a cache that rounds: codec_store_half, codec_store_codes.
 struct StoreRowsParams {
   uint32_t rows;  // T
   uint32_t row;   // of the cache, the first
@@ -123,6 +123,13 @@ struct StoreRowsParams {
 #define STORE_DATA 2   // [*, heads*dim]
 #define STORE_SCALES 3 // [*, heads, (dim+31)/32]
 #define STORE_LOSS 4   // [*, 2]
+
+// A recurrent state to bfloat16: codec_round_state.
+struct RoundStateParams {
+  uint32_t cols;
+};
+#define ROUND_S 1    // [rows, cols]
+#define ROUND_LOSS 2 // [rows, 2]
 
 // Attention: qsa_attend_*.
 struct AttendParams {

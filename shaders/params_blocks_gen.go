@@ -4,7 +4,7 @@ package shaders
 
 import "structs"
 
-const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 44, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
+const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(RoundStateParams) == 4, \"RoundStateParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 44, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
 
 func blocksStructs() []any {
 	return []any{
@@ -16,6 +16,7 @@ func blocksStructs() []any {
 		ScoreBlocksParams{},
 		SelectBlocksParams{},
 		StoreRowsParams{},
+		RoundStateParams{},
 		AttendParams{},
 		RouteParams{},
 		ExpertParams{},
@@ -139,6 +140,12 @@ const StoreScales = 3
 
 // StoreLoss: [*, 2]
 const StoreLoss = 4
+
+// RoundS: [rows, cols]
+const RoundS = 1
+
+// RoundLoss: [rows, 2]
+const RoundLoss = 2
 
 // AttendO: [T, Hq*Hd]
 const AttendO = 1
@@ -318,13 +325,19 @@ type SelectBlocksParams struct {
 	Words    uint32 // of a row of the mask
 }
 
-// StoreRowsParams: Rows on their way to a cache that rounds: qsa_store_half, qsa_store_codes.
+// StoreRowsParams: Rows on their way to a cache that rounds: codec_store_half, codec_store_codes.
 type StoreRowsParams struct {
 	_     structs.HostLayout
 	Rows  uint32 // T
 	Row   uint32 // of the cache, the first
 	Heads uint32
 	Dim   uint32 // of a head
+}
+
+// RoundStateParams: A recurrent state to bfloat16: codec_round_state.
+type RoundStateParams struct {
+	_    structs.HostLayout
+	Cols uint32
 }
 
 // AttendParams: Attention: qsa_attend_*.

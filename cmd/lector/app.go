@@ -22,7 +22,6 @@ type app struct {
 	model    string // checkpoint folder, or nano
 	tenant   string
 	norm     string // mtp_hidden_norm
-	kv       string // how keys and values are held
 	memory   string
 	device   string
 	class    string // numeric class of the CPU
@@ -36,6 +35,7 @@ type app struct {
 	log      logFlags
 	metrics  string // address that figures are served on; "": none
 	spooling
+	holding
 }
 
 // globals declares the flags of every command.
@@ -45,7 +45,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.model, "model", envOr("LECTOR_MODEL", "nano"), "checkpoint `folder`, or nano, the built-in demonstration model")
 	f.StringVar(&a.tenant, "tenant", "default", "`name` that snapshots are kept under")
 	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "how the draft head reads the residual: grouped or flat")
-	f.StringVar(&a.kv, "kv", envOr("LECTOR_KV", "f32"), "how keys and values are held and stored: f32, f16 (half the bytes) or q8 (a quarter, rounded); part of a snapshot's identity")
+	a.holding.flags(f)
 	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store)")
 	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
 	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Rounded), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))

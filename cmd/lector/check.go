@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lector/engine/cpu"
 	"lector/engine/ops"
 	"lector/engine/oracle"
 	"lector/engine/qwen4exp"
@@ -23,7 +24,7 @@ func newCheck(a *app) *cobra.Command {
 		Short: "Compare the engine with what the reference computed",
 		Long: "check runs a fixture's prompt and compares logits, residuals, choices, every state, the draft head in both\n" +
 			"readings and the greedy continuation with what the reference recorded. It prints each figure and what was not\n" +
-			"compared. A device or a --kv that rounds is run again, held to the choices of an exact run, and compared with\n" +
+			"compared. A device or a setting that rounds is run again, held to the choices of an exact run, and compared with\n" +
 			"that. Exit code 1: a figure is past its tolerance.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -55,11 +56,13 @@ type forcedRun struct {
 func (a *app) checkForced(ctx context.Context, fixture *oracle.Fixture, c *weights.Checkpoint, run forcedRun) ([]oracle.Line, error) {
 	run.opt.HiddenNorm = qwen4exp.Grouped
 	exact := run.opt
-	exact.KV = qwen4exp.KVF32
+	exact.KV, exact.State = qwen4exp.KVF32, qwen4exp.StateF32
 	on := func(be ops.Backend, opt qwen4exp.Options) oracle.OpenOn {
-		return func(wrap func(ops.Backend) ops.Backend) (*qwen4exp.Engine, error) { return qwen4exp.Open(c, wrap(be), opt) }
+		return func(wrap func(ops.Backend) ops.Backend) (*qwen4exp.Engine, error) {
+			return qwen4exp.Open(c, wrap(be), opt)
+		}
 	}
-	report, err := oracle.Forced(ctx, on(a.openCPU().Backend, exact), on(run.backend, run.opt), fixture.Tokens, run.chunk, run.bound)
+	report, err := oracle.Forced(ctx, on(cpu.New(cpu.Options{Workers: a.workers}), exact), on(run.backend, run.opt), fixture.Tokens, run.chunk, run.bound)
 	return report.Lines, err
 }
 
@@ -82,7 +85,7 @@ func (a *app) check(c *cobra.Command, file string, chunk int, asJSON bool) error
 		return err
 	}
 	defer device.close()
-	opt := qwen4exp.Options{KV: qwen4exp.KV(a.kv), Memory: memory, Beside: besideEngine}
+	opt := qwen4exp.Options{KV: qwen4exp.KV(a.kv), State: qwen4exp.State(a.recurrent), Memory: memory, Beside: besideEngine}
 	bounds := oracle.BoundsOf(device.Class(), opt.Codec())
 	report, err := fixture.CheckWithin(c.Context(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
 		opt.HiddenNorm = norm

@@ -78,7 +78,7 @@ func (a *app) openModel() (*model, error) {
 	if memory == 0 && s.checkpoint.Packed() != nil { // else everything that is read would stay
 		memory = defaultMemory()
 	}
-	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), KV: qwen4exp.KV(a.kv), Memory: memory, Beside: besideEngine, Tokenizer: "none"}
+	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), KV: qwen4exp.KV(a.kv), State: qwen4exp.State(a.recurrent), Memory: memory, Beside: besideEngine, Tokenizer: "none"}
 	var text engine.Tokenizer = noTokenizer{name: s.checkpoint.Name()}
 	if s.tokenizer != nil {
 		text = s.tokenizer

@@ -176,7 +176,7 @@ func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (qu
 		return queue.Job{}, err
 	}
 	if err := s.identity.CompatibleSalted(manifest.Identity, s.salts[1:]); err != nil {
-		return queue.Job{}, fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), err)
+		return queue.Job{}, fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), s.app.withSettings(err, manifest.Identity))
 	}
 	order := queue.ResumeOrder{
 		Handle: digest.String(), Text: f.prompt, Thinking: f.thinking, MaxTokens: f.maxTokens, Stop: f.stops,

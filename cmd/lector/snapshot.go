@@ -222,5 +222,5 @@ func (a *app) probe(ctx context.Context, space *cache.Space, m cache.Manifest) (
 		return err
 	}
 	_, err = worker.Probe(ctx, model.engine, space, m, salts...)
-	return err
+	return a.withSettings(err, m.Identity)
 }

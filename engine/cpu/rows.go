@@ -192,3 +192,33 @@ func (s *scratch) sumRows(outs [][]float32, weights []float32, v *cachedRows, he
 		}
 	}
 }
+
+// RoundState: s = the nearest bfloat16 of each number, in place; loss gets what that took from each row, float64 sums,
+// ascending, rounded once.
+func (b *Backend) RoundState(s, loss ops.Tensor) {
+	fit(loss.Rows == s.Rows && loss.Cols == 2, "RoundState", s, loss)
+	rows := all(s)
+	b.parallel(s.Rows, 1, func(_ *scratch, from, to int) {
+		for r := from; r < to; r++ {
+			lost, whole := 0.0, 0.0
+			values := rows.at(r)
+			for i, v := range values {
+				values[i] = roundBF16(v)
+				d := float64(v) - float64(values[i])
+				lost += float64(d * d)
+				whole += float64(float64(v) * float64(v))
+			}
+			l := loss.Row(r)
+			l[0], l[1] = float32(lost), float32(whole)
+		}
+	})
+}
+
+// roundBF16 is the nearest bfloat16, ties to even; what is not finite stays as it is.
+func roundBF16(v float32) float32 {
+	bits := math.Float32bits(v)
+	if bits&0x7f800000 == 0x7f800000 {
+		return v
+	}
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
+}

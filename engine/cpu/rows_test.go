@@ -149,3 +149,29 @@ func TestAttendReadsWhatIsStored(t *testing.T) {
 		}
 	}
 }
+
+func TestRoundState(t *testing.T) {
+	x := append(newSource(35).normal(3*40-8, 3), 1, 1.00390625, 1.01171875, -1.00390625, 0, 1e-45, 3.4028235e38, float32(math.Inf(1)))
+	want := []float32{1, 1, 1.015625, -1, 0, 0, float32(math.Inf(1)), float32(math.Inf(1))} // ties go to even
+	for _, workers := range []int{1, 3} {
+		b := cpu.New(cpu.Options{Workers: workers})
+		s, loss := put(b, x, 40), put(b, garbage(6), 2)
+		b.RoundState(s, loss)
+		if got := s.Floats()[3*40-8:]; differs(got, want) >= 0 {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		for r := range 2 {
+			lost, whole := 0.0, 0.0
+			for i, v := range s.Row(r) {
+				was := float64(x[r*40+i])
+				if math.Float32bits(v)&0xffff != 0 || math.Abs(float64(v)-was) > math.Abs(was)/256 {
+					t.Fatalf("%g became %g", was, v)
+				}
+				lost, whole = lost+(float64(v)-was)*(float64(v)-was), whole+was*was
+			}
+			if l := loss.Row(r); math.Abs(float64(l[0])-lost) > 1e-6*lost || math.Abs(float64(l[1])-whole) > 1e-6*whole || lost == 0 {
+				t.Errorf("row %d: noted %v, want %g of %g", r, l, lost, whole)
+			}
+		}
+	}
+}

@@ -13,8 +13,6 @@ const (
 	meanBlocks   kernel[shaders.MeanBlocksParams]   = "qsa_mean_blocks"
 	scoreBlocks  kernel[shaders.ScoreBlocksParams]  = "qsa_score_blocks"
 	selectBlocks kernel[shaders.SelectBlocksParams] = "qsa_select_blocks"
-	storeHalf    kernel[shaders.StoreRowsParams]    = "qsa_store_half"
-	storeCodes   kernel[shaders.StoreRowsParams]    = "qsa_store_codes"
 )
 
 const (
@@ -143,29 +141,6 @@ func (e *encoding) chooseRows(x *index, scores region, iq ops.Tensor, h ops.Head
 	}, launch{
 		buffers: []region{shaders.SelectList: x.list.whole(), shaders.SelectMask: x.mask.whole(), shaders.SelectScore: scores},
 		groups:  metal.Size{X: rows, Y: 1, Z: 1}, threads: simdWidth,
-	})
-}
-
-// StoreRows: rows [row, row+T) of the cache = x, rounded to its format.
-func (b *Backend) StoreRows(c ops.Cache, row int, x ops.Tensor) {
-	fit(c.Fits(row, x), "StoreRows", c.Data, x)
-	if c.Format == ops.RowsF32 {
-		b.CopyRows(c.Data, row, x, 0)
-		return
-	}
-	e := b.begin()
-	defer e.end()
-	p := shaders.StoreRowsParams{Rows: uint32(x.Rows), Row: uint32(row), Heads: uint32(c.Heads), Dim: uint32(c.Dim)}
-	if c.Format == ops.RowsF16 {
-		dispatch(e, storeHalf, p, launch{
-			buffers: []region{shaders.StoreX: at(x), shaders.StoreData: at(c.Data)},
-			groups:  over(x.Rows*x.Cols, shaders.BlockThreads), threads: shaders.BlockThreads,
-		})
-		return
-	}
-	dispatch(e, storeCodes, p, launch{
-		buffers: []region{shaders.StoreX: at(x), shaders.StoreData: at(c.Data), shaders.StoreScales: at(c.Scales), shaders.StoreLoss: at(c.Loss)},
-		groups:  over(x.Rows, 1), threads: simdWidth,
 	})
 }
 

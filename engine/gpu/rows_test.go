@@ -152,3 +152,19 @@ func TestNetworkOverRoundedRows(t *testing.T) {
 		}
 	}
 }
+
+// The numbers of a recurrent state go where the CPU has them go, and the loss is near the CPU's.
+func TestRoundState(t *testing.T) {
+	x := append(newSource(36).normal(3*50-4, 2), 1.00390625, 1.01171875, -1.00390625, 0)
+	b := open(t, gpu.Options{})
+	compare(t, b, 0, func(b ops.Backend) []ops.Tensor {
+		s := put(t, b, x, 50)
+		b.RoundState(s, blank(t, b, 3, 2))
+		return []ops.Tensor{s}
+	})
+	compare(t, b, 1e-5, func(b ops.Backend) []ops.Tensor {
+		loss := blank(t, b, 3, 2)
+		b.RoundState(put(t, b, x, 50), loss)
+		return []ops.Tensor{loss}
+	})
+}

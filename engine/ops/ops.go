@@ -282,6 +282,9 @@ type Delta interface {
 	//	S  = g S;  S += k (beta (v - Sᵀk))ᵀ;  o = Sᵀ q
 	// qkv [T, 2*Hk*Dk + Hv*Dv] after conv and unit norms, o [T, Hv*Dv].
 	DeltaScan(o, qkv, g, beta, s Tensor, d DeltaDims)
+	// RoundState: in place on s [Hv, Dk*Dv], every number to the nearest bfloat16, ties to even. loss [Hv, 2] becomes the
+	// sum of squares of what that took from each row, and of the row before.
+	RoundState(s, loss Tensor)
 	// GatedNorm: in place on o [T, Hv*Dv]: plain RMS norm per head, times w [Dv], times gate(z).
 	// gate is silu or else sigmoid.
 	GatedNorm(o, z Tensor, w []float32, eps float32, silu bool)

@@ -33,5 +33,6 @@ func BoundsOf(class, codec string) Bounds {
 	widen(strings.HasSuffix(class, "-h1"), HalfBound, 3e-3)
 	widen(strings.Contains(codec, "kv-f16"), 1e-3, 1e-3)
 	widen(strings.Contains(codec, "kv-q8"), 2e-2, 1e-2)
+	widen(strings.Contains(codec, "state-bf16"), 2e-2, 5e-3)
 	return b
 }

@@ -1,17 +1,21 @@
 package qwen4exp_test
 
 import (
+	"context"
 	"maps"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
+	"lector/engine"
 	"lector/engine/cpu"
 	"lector/engine/qwen4exp"
 )
 
 // codecs are the settings that say how a state is held, but for the default.
 func codecs() []qwen4exp.Options {
-	return []qwen4exp.Options{{KV: qwen4exp.KVF16}, {KV: qwen4exp.KVQ8}}
+	return []qwen4exp.Options{{KV: qwen4exp.KVF16}, {KV: qwen4exp.KVQ8}, {State: qwen4exp.StateBF16}, {KV: qwen4exp.KVQ8, State: qwen4exp.StateBF16}}
 }
 
 // Whatever holds the rows, every law of an engine stands: a restored state goes on as if it had not stopped, and cuts
@@ -60,9 +64,153 @@ func TestCodecInIdentity(t *testing.T) {
 			t.Errorf("%+v changes more than the codec: %v", opt, got)
 		}
 	}
-	if _, err := qwen4exp.Open(checkpoint(t, "tiny"), cpu.New(cpu.Options{}), qwen4exp.Options{KV: "q4"}); err == nil {
-		t.Error("kv q4 opens")
+	for _, opt := range []qwen4exp.Options{{KV: "q4"}, {State: "f16"}} {
+		if _, err := qwen4exp.Open(checkpoint(t, "tiny"), cpu.New(cpu.Options{}), opt); err == nil {
+			t.Errorf("%+v opens", opt)
+		}
 	}
+}
+
+func TestParseCodec(t *testing.T) {
+	for _, opt := range append(codecs(), qwen4exp.Options{KV: qwen4exp.KVF32, State: qwen4exp.StateF32}) {
+		kv, state, ok := qwen4exp.ParseCodec(opt.Codec())
+		if got := (qwen4exp.Options{KV: kv, State: state}).Codec(); !ok || got != opt.Codec() {
+			t.Errorf("%s reads as kv %s, state %s, %v", opt.Codec(), kv, state, ok)
+		}
+	}
+	for _, name := range []string{"", "kv-", "kv-f32", "kv-q4", "state-bf16+kv-q8", "kv-q8+", "exact-f32+kv-q8", "kv-q8+kv-q8"} {
+		if kv, state, ok := qwen4exp.ParseCodec(name); ok {
+			t.Errorf("%q reads as kv %s, state %s", name, kv, state)
+		}
+	}
+}
+
+// FuzzParseCodec: what reads as a codec is the name of what was read.
+func FuzzParseCodec(f *testing.F) {
+	for _, opt := range codecs() {
+		f.Add(opt.Codec())
+	}
+	f.Add("exact-f32")
+	f.Fuzz(func(t *testing.T, name string) {
+		kv, state, ok := qwen4exp.ParseCodec(name)
+		if got := (qwen4exp.Options{KV: kv, State: state}).Codec(); ok && got != name {
+			t.Errorf("%q reads as %q", name, got)
+		}
+	})
+}
+
+// dtypes are the types of the regions of a kind.
+func dtypes(t *testing.T, s *qwen4exp.Sequence, suffix string) (out []string) {
+	t.Helper()
+	regions, err := s.Regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range regions {
+		if strings.HasSuffix(r.Name, suffix) {
+			out = append(out, r.DType)
+		}
+	}
+	return slices.Compact(out)
+}
+
+// A recurrent state that is held in bfloat16 is so at the end of every cell, and float32 in between; stopping at either
+// and going on, in one chunk or token by token, gives the bits of not having stopped.
+func TestStateStopsAtCells(t *testing.T) {
+	be := newFlaky()
+	be.grid = cellTokens
+	e := open(t, "tiny", be, qwen4exp.Options{State: qwen4exp.StateBF16})
+	defer e.Close()
+	tokens := sample(30)
+	want := read(t, e, tokens, len(tokens))
+	for _, at := range []int{5, 8, 16, 19, 24} {
+		first := read(t, e, tokens[:at], at)
+		rounded := "f32"
+		if at%cellTokens == 0 {
+			rounded = "bf16"
+		}
+		if got := dtypes(t, first, ".recurrent"); !slices.Equal(got, []string{rounded}) {
+			t.Fatalf("at %d recurrent states are %v, want %s", at, got, rounded)
+		}
+		second := moved(t, e, first)
+		sameState(t, second, first)
+		for i := at; i < len(tokens); i++ {
+			if _, err := second.Decode(context.Background(), tokens[i:i+1], largest); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sameState(t, second, want)
+	}
+	plain := open(t, "tiny", cpu.New(cpu.Options{}), qwen4exp.Options{})
+	defer plain.Close()
+	a, err := want.Logits(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := read(t, plain, tokens, 30).Logits(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Equal(a, b) {
+		t.Error("rounding the state changes nothing")
+	}
+}
+
+// Drafts that are refused leave no trace of a cell that they ended.
+func TestRefusedDraftsLeaveCells(t *testing.T) {
+	be := newFlaky()
+	be.grid = cellTokens
+	e := open(t, "tiny", be, qwen4exp.Options{State: qwen4exp.StateBF16, KV: qwen4exp.KVQ8})
+	defer e.Close()
+	ctx := context.Background()
+	for start := 5; start < 9; start++ {
+		tokens := sample(start)
+		greedy := continuation(t, read(t, e, tokens, start), 4)
+		for right := range 4 {
+			s := read(t, e, tokens, start)
+			batch := slices.Clone(greedy)
+			for i := right + 1; i < 4; i++ {
+				batch[i] = (batch[i] + 1) % 300
+			}
+			if _, err := s.Decode(ctx, batch, largest); err != nil {
+				t.Fatal(err)
+			}
+			want := read(t, e, tokens, start)
+			for _, id := range greedy[:right+1] {
+				if _, err := want.Decode(ctx, []engine.Token{id}, largest); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sameState(t, s, want)
+		}
+	}
+}
+
+// moved is a new sequence with the state of s.
+func moved(t *testing.T, e *qwen4exp.Engine, s *qwen4exp.Sequence) *qwen4exp.Sequence {
+	t.Helper()
+	from, err := s.Regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.Sequence(int(s.Pos()) + 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	r, err := out.Restore(s.Pos())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, to := range r.Regions() {
+		if copy(to.Data, from[i].Data) != len(to.Data) || to.DType != from[i].DType {
+			t.Fatalf("region %s takes %d bytes of %s, %d of %s were exported", to.Name, len(to.Data), to.DType, len(from[i].Data), from[i].DType)
+		}
+	}
+	if err := r.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // What a sequence takes of a memory budget, and what a token adds to its state, are the bytes of its rows.

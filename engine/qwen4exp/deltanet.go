@@ -27,7 +27,7 @@ func (m *deltaNet) forward(f *pass, st *deltaState) {
 	be.UnitHeads(f.qkv, d.queryHeads(), d.queryScale)
 	be.UnitHeads(f.qkv, d.keyHeads(), 1)
 	be.DeltaGates(f.a, f.b, f.a, f.b, m.aLog, m.dtBias)
-	be.DeltaScan(f.o, f.qkv, f.a, f.b, st.s, d.Delta)
+	st.scan(f, f.o, deltaRows{qkv: f.qkv, g: f.a, beta: f.b})
 	be.ShiftTail(st.conv, f.raw)
 	st.kept.keep(f)
 	be.GatedNorm(f.o, f.zg, m.norm, d.Eps, d.GateSiLU)
@@ -38,6 +38,25 @@ func (m *deltaNet) forward(f *pass, st *deltaState) {
 // inputs, so the bits are those of having decoded only them.
 func (st *deltaState) replay(f *pass, rows int) {
 	k := st.kept
-	f.be.DeltaScan(f.o.Slice(0, rows), k.qkv.Slice(0, rows), k.g.Slice(0, rows), k.beta.Slice(0, rows), st.s, f.dims.Delta)
+	st.scan(f, f.o.Slice(0, rows), k)
 	f.be.ShiftTail(st.conv, k.raw.Slice(0, rows))
 }
+
+// scan advances S by the rows of o, which stand at f.pos. Where S is held in bfloat16 it is rounded after every cell:
+// at places that the tokens alone decide, so that neither a chunk's cut nor a stop there changes what follows.
+func (st *deltaState) scan(f *pass, o ops.Tensor, in deltaRows) {
+	for from := 0; from < o.Rows; {
+		to := o.Rows
+		if cell := f.dims.Cell; cell > 0 {
+			to = min(to, (f.pos+from)/cell*cell+cell-f.pos)
+		}
+		f.be.DeltaScan(o.Slice(from, to), in.qkv.Slice(from, to), in.g.Slice(from, to), in.beta.Slice(from, to), st.s, f.dims.Delta)
+		if f.dims.rounded(f.pos + to) {
+			f.be.RoundState(st.s, st.loss)
+		}
+		from = to
+	}
+}
+
+// rounded says that a recurrent state holds bfloat16 numbers after pos tokens.
+func (d *dims) rounded(pos int) bool { return d.Cell > 0 && pos > 0 && pos%d.Cell == 0 }

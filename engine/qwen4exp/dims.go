@@ -20,6 +20,7 @@ type dims struct {
 
 	Attn   ops.AttentionDims
 	KV     ops.RowFormat // of the caches of keys and values
+	Cell   int           // tokens after which recurrent states are rounded to bfloat16, over and over; 0: never
 	Rope   ops.Rope
 	Index  ops.Heads // the indexer's queries inside index_qk_proj
 	Ratio  int       // c

@@ -23,6 +23,7 @@ const (
 type Options struct {
 	HiddenNorm HiddenNorm // "" means Grouped
 	KV         KV         // "" means KVF32
+	State      State      // "" means StateF32
 	// Tokenizer is the digest of the tokenizer, part of the identity.
 	Tokenizer string
 	// Tokens is how many ids have a token; ids from there on are never chosen. 0: all of the vocabulary.
@@ -71,11 +72,17 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := opt.State.check(); err != nil {
+		return nil, err
+	}
 	net, err := bind(c, opt.HiddenNorm)
 	if err != nil {
 		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
 	}
 	net.KV = rows
+	if opt.State == StateBF16 {
+		net.Cell = be.Grid()
+	}
 	if be.Grid()%net.Ratio != 0 {
 		return nil, fmt.Errorf("open model %s: class %s has a grid of %d tokens, not a multiple of the indexer's %d", c.Name(), be.Class(), be.Grid(), net.Ratio)
 	}
@@ -129,6 +136,9 @@ func (e *Engine) Info() engine.Info {
 			info.BytesPerToken += cache
 		default:
 			info.FixedBytes += 4 * (d.Delta.Hv*d.Delta.Dk*d.Delta.Dv + (d.Taps-1)*d.Channels)
+			if d.Cell > 0 {
+				info.FixedBytes += 4 * 2 * d.Delta.Hv
+			}
 		}
 		if e.net.layers[i].ple != nil {
 			info.FixedBytes += 4 * (d.PLETaps - 1) * d.Ngram * d.Wide

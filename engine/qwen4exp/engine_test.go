@@ -1,6 +1,7 @@
 package qwen4exp_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -60,11 +61,16 @@ func TestLaws(t *testing.T) {
 	}
 }
 
+// cellTokens is the grid of the laws: small, so that what happens at the end of a cell does.
+const cellTokens = 8
+
 // laws runs the suite of every engine on a fixture's model.
 func laws(t *testing.T, model string, opt qwen4exp.Options) {
 	enginetest.Run(t, enginetest.Suite{
 		Open: func(t testing.TB) engine.Engine {
-			return &failing{Engine: open(t, model, newFlaky(), opt)}
+			be := newFlaky()
+			be.grid = cellTokens
+			return &failing{Engine: open(t, model, be, opt)}
 		},
 		Tokens:     sample,
 		Length:     90, // past the indexer's budget
@@ -77,12 +83,16 @@ func laws(t *testing.T, model string, opt qwen4exp.Options) {
 type flaky struct {
 	*cpu.Backend
 	failAfter int // waits until one fails; 0: never
+	grid      int // 0: the backend's own
 	onWait    func()
 }
 
 var errInjected = errors.New("injected failure")
 
 func newFlaky() *flaky { return &flaky{Backend: cpu.New(cpu.Options{})} }
+
+// Grid is a small one where a test wants to cross many cells.
+func (f *flaky) Grid() int { return cmp.Or(f.grid, f.Backend.Grid()) }
 
 func (f *flaky) Wait(ctx context.Context) error {
 	if f.onWait != nil {

@@ -3,6 +3,7 @@ package qwen4exp
 import (
 	"context"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"lector/engine"
@@ -19,10 +20,39 @@ const (
 type region struct {
 	engine.Region
 	whole []byte
+	of    ops.Tensor // whose numbers whole holds in bfloat16; else empty
 }
 
-// regions describes the whole state in a fixed order: rows first, layer by layer, then what is fixed.
-func (s *Sequence) regions() []region {
+// room makes memory for what is held otherwise than it is exported.
+func (r *region) room() {
+	if !r.of.Empty() {
+		r.whole = make([]byte, 2*r.of.Rows*r.of.Cols)
+	}
+}
+
+// narrow copies numbers that are bfloat16 already to what is exported.
+func (r *region) narrow() {
+	r.room()
+	if out := viewOf[uint16](r.whole); !r.of.Empty() {
+		for i, v := range r.of.Floats() {
+			out[i] = uint16(math.Float32bits(v) >> 16)
+		}
+	}
+}
+
+// widen copies what was restored to where it is held.
+func (r *region) widen() {
+	if r.of.Empty() {
+		return
+	}
+	to := r.of.Floats()
+	for i, h := range viewOf[uint16](r.whole) {
+		to[i] = math.Float32frombits(uint32(h) << 16)
+	}
+}
+
+// regions describes the whole state at pos in a fixed order: rows first, layer by layer, then what is fixed.
+func (s *Sequence) regions(pos int) []region {
 	d, st := &s.net.dims, s.st
 	rs := []region{{Region: engine.Region{Name: "tokens", DType: "i32", Shape: []int{}}, whole: bytesOf(st.tokens)}}
 	rows := func(name string, lag int, dtype string, t ops.Tensor, shape ...int) {
@@ -53,11 +83,11 @@ func (s *Sequence) regions() []region {
 	if st.mtp != nil {
 		cache("mtp", 1, st.mtp)
 	}
-	return s.fixedRegions(rs)
+	return s.fixedRegions(rs, pos)
 }
 
 // fixedRegions appends the regions without an interior.
-func (s *Sequence) fixedRegions(rs []region) []region {
+func (s *Sequence) fixedRegions(rs []region, pos int) []region {
 	d, st := &s.net.dims, s.st
 	fixed := func(name string, t ops.Tensor, shape ...int) {
 		rs = append(rs, region{Region: engine.Region{Name: name, DType: "f32", Shape: shape, Kind: engine.Fixed}, whole: bytesOf(floatsOf(t))})
@@ -65,7 +95,15 @@ func (s *Sequence) fixedRegions(rs []region) []region {
 	for i := range st.layers {
 		prefix := fmt.Sprintf("layers.%d", i)
 		if l := st.layers[i].delta; l != nil {
-			fixed(prefix+".recurrent", l.s, d.Delta.Hv, d.Delta.Dk, d.Delta.Dv)
+			if d.rounded(pos) {
+				half := engine.Region{Name: prefix + ".recurrent", DType: "bf16", Shape: []int{d.Delta.Hv, d.Delta.Dk, d.Delta.Dv}, Kind: engine.Fixed}
+				rs = append(rs, region{Region: half, of: l.s})
+			} else {
+				fixed(prefix+".recurrent", l.s, d.Delta.Hv, d.Delta.Dk, d.Delta.Dv)
+			}
+			if d.Cell > 0 {
+				fixed(prefix+".recurrent"+lossSuffix, l.loss, d.Delta.Hv, 2)
+			}
 			fixed(prefix+".conv", l.conv, d.Taps-1, d.Channels)
 		}
 		if l := st.layers[i].ple; l != nil {
@@ -95,7 +133,11 @@ func (s *Sequence) Regions() ([]engine.Region, error) {
 		}
 		s.st.draft, s.st.drafted = drafts[0], true
 	}
-	return views(s.regions(), engine.Pos(s.st.pos)), nil
+	rs := s.regions(s.st.pos)
+	for i := range rs {
+		rs[i].narrow()
+	}
+	return views(rs, engine.Pos(s.st.pos)), nil
 }
 
 // views cuts every region to what counts at pos.
@@ -135,7 +177,10 @@ func (s *Sequence) Restore(pos engine.Pos) (engine.Restoration, error) {
 	}
 	s.st.reset()
 	s.st.tokens = make([]engine.Token, pos)
-	r := &restoration{s: s, pos: int(pos), parts: s.regions()}
+	r := &restoration{s: s, pos: int(pos), parts: s.regions(int(pos))}
+	for i := range r.parts {
+		r.parts[i].room()
+	}
 	r.lent = views(r.parts, pos)
 	return r, nil
 }
@@ -170,6 +215,9 @@ func (r *restoration) Commit(ctx context.Context) error {
 		r.Abort()
 		return fmt.Errorf("restore %d tokens: %w", r.pos, err)
 	}
+	for _, p := range r.parts {
+		p.widen()
+	}
 	s, next := r.s, viewOf[int32](r.lent[len(r.lent)-1].Data)
 	for i := range s.net.layers {
 		if m := s.net.layers[i].attn; m != nil {
@@ -197,16 +245,28 @@ func (r *restoration) check() error {
 			if err := checkFinite(viewOf[float32](part.Data), "region "+part.Name+" for", r.pos); err != nil {
 				return err
 			}
-		case "f16":
-			for at, h := range viewOf[uint16](part.Data) {
-				if h&0x7c00 == 0x7c00 {
-					return fmt.Errorf("%w: half %#04x at %d of region %s for %d tokens", engine.ErrNumeric, h, at, part.Name, r.pos)
-				}
+		case "f16", "bf16":
+			if err := r.checkHalves(part); err != nil {
+				return err
 			}
 		case "i32":
 			if err := r.checkTokens(part); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// checkHalves refuses numbers of two bytes that are not finite: their exponents are all ones.
+func (r *restoration) checkHalves(part engine.Region) error {
+	exponent := uint16(0x7c00)
+	if part.DType == "bf16" {
+		exponent = 0x7f80
+	}
+	for at, h := range viewOf[uint16](part.Data) {
+		if h&exponent == exponent {
+			return fmt.Errorf("%w: %s %#04x at %d of region %s for %d tokens", engine.ErrNumeric, part.DType, h, at, part.Name, r.pos)
 		}
 	}
 	return nil

@@ -44,6 +44,7 @@ func (c *attnState) tensors() []ops.Tensor {
 // deltaState is a DeltaNet layer's recurrent state.
 type deltaState struct {
 	s    ops.Tensor // [Hv, dk*dv]
+	loss ops.Tensor // [Hv, 2] of the last rounding of s; empty where it is never rounded
 	conv ops.Tensor // [K-1, C], oldest first
 	kept deltaRows
 }
@@ -76,6 +77,9 @@ func newState(be ops.Backend, net *network) (*state, error) {
 		st.layers[i] = newLayerState(&a, &net.dims, &net.layers[i])
 		if l := st.layers[i]; l.delta != nil {
 			st.fixed = append(st.fixed, l.delta.s, l.delta.conv)
+			if net.Cell > 0 {
+				st.fixed = append(st.fixed, l.delta.loss)
+			}
 		}
 		if l := st.layers[i]; l.ple != nil {
 			st.fixed = append(st.fixed, l.ple.tail)
@@ -112,6 +116,9 @@ func newLayerState(a *allocator, d *dims, l *layer) layerState {
 			raw: a.get(decodeRows, d.Channels), qkv: a.get(decodeRows, d.Channels),
 			g: a.get(decodeRows, d.Delta.Hv), beta: a.get(decodeRows, d.Delta.Hv),
 		},
+	}
+	if d.Cell > 0 {
+		st.delta.loss = a.get(d.Delta.Hv, 2)
 	}
 	return st
 }

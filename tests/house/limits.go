@@ -16,18 +16,20 @@ const (
 func Excused() map[string]string {
 	const operands = "the operands of one operation, as ops.Backend names them"
 	return map[string]string{
-		"signature engine/cpu.Backend.Attend":       operands,
-		"signature engine/cpu.Backend.SelectBlocks": operands,
-		"signature engine/cpu.Backend.Conv":         operands,
-		"signature engine/cpu.Backend.DeltaGates":   operands,
-		"signature engine/cpu.Backend.DeltaScan":    operands,
-		"signature engine/gpu.Backend.Attend":       operands,
-		"signature engine/gpu.Backend.SelectBlocks": operands,
-		"signature engine/gpu.Backend.Conv":         operands,
-		"signature engine/gpu.Backend.DeltaGates":   operands,
-		"signature engine/gpu.Backend.DeltaScan":    operands,
-		"signature engine/gpu.encoding.chooseRows":  operands,
-		"signature engine/weights.Experts.At":       "gate, up and down are the three matrices of one record",
-		"signature engine/weights.Packed.Expert":    "gate, up and down are the three matrices of one record",
+		"signature engine/cpu.Backend.Attend":            operands,
+		"signature engine/cpu.Backend.SelectBlocks":      operands,
+		"signature engine/cpu.Backend.Conv":              operands,
+		"signature engine/cpu.Backend.DeltaGates":        operands,
+		"signature engine/cpu.Backend.DeltaScan":         operands,
+		"signature engine/gpu.Backend.Attend":            operands,
+		"signature engine/gpu.Backend.SelectBlocks":      operands,
+		"signature engine/oracle.forced.SelectBlocks":    operands,
+		"signature engine/oracle.recording.SelectBlocks": operands,
+		"signature engine/gpu.Backend.Conv":              operands,
+		"signature engine/gpu.Backend.DeltaGates":        operands,
+		"signature engine/gpu.Backend.DeltaScan":         operands,
+		"signature engine/gpu.encoding.chooseRows":       operands,
+		"signature engine/weights.Experts.At":            "gate, up and down are the three matrices of one record",
+		"signature engine/weights.Packed.Expert":         "gate, up and down are the three matrices of one record",
 	}
 }
