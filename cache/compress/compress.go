@@ -42,8 +42,9 @@ type Store struct {
 
 var _ cache.Store = (*Store)(nil)
 
-// New wraps a store. With write, blobs are compressed as they are put; without it, those that are compressed are read.
-func New(inner cache.Store, write bool) (*Store, error) {
+// New wraps a store. With write, blobs are compressed as they are put; without it, those that are compressed are read,
+// and chunks can be staged where the store beneath can stage them.
+func New(inner cache.Store, write bool) (cache.Store, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithWindowSize(blockSize))
 	if err != nil {
 		return nil, fmt.Errorf("prepare compression: %w", err)
@@ -52,7 +53,17 @@ func New(inner cache.Store, write bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare compression: %w", err)
 	}
-	return &Store{inner, write, enc, dec}, nil
+	s := &Store{inner, write, enc, dec}
+	if st, ok := inner.(cache.Stager); ok && !write {
+		return stager{s, st}, nil
+	}
+	return s, nil
+}
+
+// stager is a Store over one that can stage, which puts what is staged as it is.
+type stager struct {
+	*Store
+	cache.Stager
 }
 
 // isBlob says whether an object is rows or recurrent state: <tenant>/blobs/<digest> or <tenant>/rolling/<job>/<digest>.

@@ -2,6 +2,7 @@ package compress_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -17,13 +18,19 @@ import (
 	"lector/cache/compress"
 )
 
-func open(t testing.TB, inner cache.Store, write bool) *compress.Store {
+// sized is what the tests need of a store.
+type sized interface {
+	cache.Store
+	Stored(ctx context.Context, name string) (size int64, compressed bool, err error)
+}
+
+func open(t testing.TB, inner cache.Store, write bool) sized {
 	t.Helper()
 	s, err := compress.New(inner, write)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s.(sized)
 }
 
 func TestStore(t *testing.T) {
@@ -81,7 +88,7 @@ func TestFormsOfABlob(t *testing.T) {
 	} {
 		name := blobName(c.body)
 		put(t, s, name, c.body, cache.IfAbsent)
-		for _, reader := range []*compress.Store{s, plain} {
+		for _, reader := range []sized{s, plain} {
 			if got, err := get(t, reader, name, 0, -1); err != nil || !bytes.Equal(got, c.body) {
 				t.Fatalf("%s: %d bytes came back, %v", what, len(got), err)
 			}
@@ -137,7 +144,7 @@ func TestList(t *testing.T) {
 	zeros := make([]byte, 1000)
 	for i := range 20 {
 		zeros[0] = byte(i)
-		put(t, []*compress.Store{s, plain}[i%2], blobName(zeros), zeros, cache.IfAbsent)
+		put(t, []sized{s, plain}[i%2], blobName(zeros), zeros, cache.IfAbsent)
 		if i%5 == 0 { // two writers leave both forms
 			put(t, plain, blobName(zeros), zeros, cache.Replace)
 		}

@@ -34,10 +34,11 @@ func (f *spooling) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.copies, "local-cache", "", "most `bytes` of the data folder's disk for copies of what a store on S3 holds, such as 50G, or off (default: 8G)")
 }
 
-// openSpool gives the session a spool when its store is far away. A folder takes chunks as fast as a spool would.
+// openSpool gives the session a spool unless its store can stage chunks itself, as a folder can that keeps them as they
+// are: it takes them as fast as a spool would.
 func (s *session) openSpool() error {
 	text := s.app.spooling.spool
-	if !s.app.far() {
+	if s.space.CanStage() {
 		if text != "" && text != off {
 			return badInput(fmt.Errorf("--spool %s: a store in a folder needs no spool; leave it out, or name a store on S3 with --store", text))
 		}
