@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"lector/cmd/lector/tracing"
+
 	"lector/engine/cpu"
 )
 
@@ -33,7 +35,9 @@ type app struct {
 	trust    trust
 	nats     natsFlags
 	log      logFlags
-	metrics  string // address that figures are served on; "": none
+	watched  *watched        // what this process shows of itself; nil: nothing
+	tracer   *tracing.Tracer // nil: no traces
+	metrics  string          // address that figures are served on; "": none
 	spooling
 	holding
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"lector/cache"
+	"lector/cache/local"
+	"lector/cache/spool"
 	"lector/cmd/lector/monitor"
 	"lector/queue"
 	"lector/worker"
@@ -50,10 +53,11 @@ func (a *app) showItself() (*watched, error) {
 		return nil, badInput(err)
 	}
 	a.note("metrics on http://%s/metrics", w.server.Address())
+	a.watched = w
 	return w, nil
 }
 
-// show counts what the session does from now on, and says that its parts are there.
+// show says that the session's parts are there, and shows what they hold.
 func (s *session) show() {
 	w := s.watched
 	if w == nil {
@@ -63,7 +67,9 @@ func (s *session) show() {
 	w.health.Set(monitor.PartModel, monitor.There)
 	w.health.Set(monitor.PartStore, monitor.StoreAnswers(s.space.Store, s.space.TenantName()))
 	w.health.Set(monitor.PartQueue, monitor.QueueAnswers(s.queue))
-	s.space.Store = w.metrics.Store(s.space.Store)
+	if sp, ok := s.spool.(*spool.Spool); ok {
+		w.metrics.Spool(sp)
+	}
 	gauge, ok := s.queue.(queue.Gauge)
 	if !ok {
 		return
@@ -74,6 +80,24 @@ func (s *session) show() {
 		s.log.Warn("jobs wait beside an idle worker", zap.Int("waiting", waiting), zap.Duration("since", since))
 	})
 	w.watch.Go(func() { dog.Run(ctx) })
+}
+
+// seen is a store whose requests are counted and drawn. It is the store itself, below what seals, compresses and copies.
+func (a *app) seen(store cache.Store) cache.Store {
+	if a.watched != nil {
+		store = a.watched.metrics.Store(store)
+	}
+	if a.tracer != nil {
+		store = a.tracer.Store(store)
+	}
+	return store
+}
+
+// copies shows what copies of a far store on this machine are of use for.
+func (w *watched) copies(s *local.Store) {
+	if w != nil {
+		w.metrics.Copies(s)
+	}
 }
 
 // meter is nil where nobody counts.

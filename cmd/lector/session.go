@@ -42,7 +42,7 @@ func (a *app) openSpace(ctx context.Context) (io.Closer, *cache.Space, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	near, err := a.nearCopies(inner)
+	near, err := a.nearCopies(a.seen(inner))
 	if err != nil {
 		return nil, nil, errors.Join(err, closer.Close())
 	}
@@ -71,6 +71,7 @@ func (a *app) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
+	a.tracer = tr
 	s := &session{app: a, model: m, log: a.logger(), watched: w, tracer: tr}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -103,9 +104,11 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	s.queue, s.server = q, server
+	if err := s.openSpool(); err != nil {
+		return err
+	}
 	s.show()
-	s.draw()
-	return s.openSpool() // it puts through a store that is counted
+	return nil
 }
 
 // queueLog says what the queue's server says, when asked to.

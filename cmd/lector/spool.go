@@ -103,6 +103,7 @@ func (a *app) nearCopies(store cache.Store) (cache.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: use another --data folder, or --local-cache off", err)
 	}
+	a.watched.copies(s)
 	return s, nil
 }
 

@@ -32,13 +32,6 @@ func openTracer(ctx context.Context) (*tracing.Tracer, error) {
 	return tracing.Open(ctx, tracing.Process{Name: "lector", Version: version()})
 }
 
-// draw has requests to the store drawn from now on.
-func (s *session) draw() {
-	if s.tracer != nil {
-		s.space.Store = s.tracer.Store(s.space.Store)
-	}
-}
-
 // drawer is nil where nobody draws.
 func (s *session) drawer() worker.Tracer {
 	if s.tracer == nil {

@@ -41,6 +41,7 @@ func (f factory) work() workMetrics {
 		jobs:       f.counter("jobs_total", "Jobs that reached a final state here, by state and the class of its reason.", "kind", "state", "class"),
 		lost:       f.counter("lease_losses_total", "Leases that were lost while they were worked under: of a delivery, or of the claim on a chunk.", "lease"),
 		parts:      f.counter("ingest_seconds_total", "Seconds of finished ingests by part, as in their receipts: the parts add up to the whole.", "part"),
+		behind:     f.counter("ingest_upload_seconds_total", "Seconds of finished ingests that chunks took into the store: held while reading stood still for it, behind while others were read.", "part"),
 		tokens:     f.counter("tokens_total", "Tokens by where their state came from; deduped ones are computed ones whose rows were stored already.", "kind", "source"),
 		drafts:     f.counter("drafts_total", "Drafted tokens by whether they came true.", "result"),
 	}

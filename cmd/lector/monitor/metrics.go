@@ -38,6 +38,7 @@ type workMetrics struct {
 	jobs       *prometheus.CounterVec   // kind, state, class
 	lost       *prometheus.CounterVec   // lease
 	parts      *prometheus.CounterVec   // part, of ingests
+	behind     *prometheus.CounterVec   // part, beside those of ingests
 	tokens     *prometheus.CounterVec   // kind of job, source
 	drafts     *prometheus.CounterVec   // result
 }
@@ -107,6 +108,9 @@ func (m *Metrics) preset() {
 	}
 	for _, part := range ingestParts() {
 		m.work.parts.WithLabelValues(part)
+	}
+	for _, part := range uploadParts() {
+		m.work.behind.WithLabelValues(part)
 	}
 	for _, result := range []string{accepted, rejected} {
 		m.work.drafts.WithLabelValues(result)

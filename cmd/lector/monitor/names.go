@@ -25,5 +25,8 @@ func chunkParts() []string {
 	return []string{"delta", "attention", "experts", "mtp", "ngram", "other"}
 }
 
+// uploadParts are how chunks came into the store.
+func uploadParts() []string { return []string{"held", "behind"} }
+
 // ingestParts are where the seconds of an ingest go; they add up to its whole.
 func ingestParts() []string { return []string{"wait", "restore", "prefill", "store", "other"} }

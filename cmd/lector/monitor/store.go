@@ -35,6 +35,14 @@ func (m *Metrics) Store(s cache.Store) cache.Store {
 	return meteredStore{s, m}
 }
 
+// Probe asks the store beneath whether it does what a writer needs, where it can say so.
+func (s meteredStore) Probe(ctx context.Context) error {
+	if p, ok := s.Store.(interface{ Probe(context.Context) error }); ok {
+		return p.Probe(ctx)
+	}
+	return nil
+}
+
 // count records one request that began then.
 func (s meteredStore) count(op string, began time.Time, err error) {
 	result := "ok"

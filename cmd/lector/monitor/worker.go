@@ -55,6 +55,7 @@ func (m *Metrics) Ended(e worker.Ending) {
 	switch r := e.Result.(type) {
 	case worker.Receipt:
 		m.ingested(r.Seconds)
+		m.uploaded(r.Seconds)
 	case worker.Result:
 		m.resumed(r.Usage)
 	}
@@ -66,6 +67,11 @@ func (m *Metrics) ingested(s worker.IngestSeconds) {
 	} {
 		m.work.parts.WithLabelValues(part).Add(max(seconds, 0))
 	}
+}
+
+func (m *Metrics) uploaded(s worker.IngestSeconds) {
+	m.work.behind.WithLabelValues("held").Add(max(s.Held, 0))
+	m.work.behind.WithLabelValues("behind").Add(max(s.Behind, 0))
 }
 
 func (m *Metrics) resumed(u worker.Usage) {

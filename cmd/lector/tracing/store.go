@@ -16,8 +16,21 @@ type tracedStore struct {
 	t *Tracer
 }
 
-// Store is s with its requests drawn.
-func (t *Tracer) Store(s cache.Store) cache.Store { return tracedStore{s, t} }
+// Store is s with its requests drawn. It can stage where s can.
+func (t *Tracer) Store(s cache.Store) cache.Store {
+	if st, ok := s.(cache.Stager); ok {
+		return tracedStager{tracedStore{s, t}, st}
+	}
+	return tracedStore{s, t}
+}
+
+// Probe asks the store beneath whether it does what a writer needs, where it can say so.
+func (s tracedStore) Probe(ctx context.Context) error {
+	if p, ok := s.Store.(interface{ Probe(context.Context) error }); ok {
+		return p.Probe(ctx)
+	}
+	return nil
+}
 
 // start begins a request. An object that exists or is not there is an answer, no failure.
 func (s tracedStore) start(ctx context.Context, op, name string) (context.Context, func(error)) {
@@ -41,9 +54,13 @@ func (s tracedStore) start(ctx context.Context, op, name string) (context.Contex
 
 // Put is drawn with its size.
 func (s tracedStore) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
+	return s.put(ctx, name, size, func(ctx context.Context) error { return s.Store.Put(ctx, name, body, size, how) })
+}
+
+func (s tracedStore) put(ctx context.Context, name string, size int64, do func(context.Context) error) error {
 	ctx, end := s.start(ctx, "put", name)
 	s.t.Int(ctx, "lector.bytes", size)
-	err := s.Store.Put(ctx, name, body, size, how)
+	err := do(ctx)
 	end(err)
 	return err
 }

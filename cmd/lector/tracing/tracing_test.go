@@ -15,6 +15,7 @@ import (
 
 	"lector/cache"
 	"lector/cache/cachetest"
+	"lector/cache/dir"
 	"lector/cmd/lector/tracing"
 	"lector/engine"
 	"lector/engine/enginetest"
@@ -196,6 +197,51 @@ func TestTracedStoreConforms(t *testing.T) {
 	cachetest.Run(t, func(t *testing.T) cache.Store {
 		return newTracer(t, kept{tracetest.NewInMemoryExporter()}, "x").Store(cachetest.NewMemory())
 	})
+}
+
+// Where the store can stage it still can, and the puts are drawn.
+func TestTracedStagerConforms(t *testing.T) {
+	exported := kept{tracetest.NewInMemoryExporter()}
+	tr := newTracer(t, exported, "x")
+	open := func(t *testing.T) cache.Store {
+		d, err := dir.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr.Store(d)
+	}
+	cachetest.RunStager(t, func(t *testing.T) (cache.Stager, cache.Store) {
+		s := open(t)
+		return s.(cache.Stager), s
+	})
+	ctx, end := tr.Start(t.Context(), "store")
+	batch, err := open(t).(cache.Stager).Stage(ctx, []int64{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	staged, err := batch.Add(ctx, strings.NewReader("x"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := staged.Put(ctx, "a/b", cache.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	end(nil)
+	if err := tr.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	puts := 0
+	for _, s := range exported.GetSpans() {
+		if path(exported.GetSpans(), s) == "store > store put" {
+			puts++
+		}
+	}
+	if puts != 1 {
+		t.Errorf("%d puts are drawn", puts)
+	}
 }
 
 // failing is an exporter whose collector is away.
