@@ -40,8 +40,10 @@ type Backend struct {
 	lent    atomic.Int64 // bytes lent by Alloc
 	vector  vector       // the kernels that this processor runs
 	chains  fma.Set      // the same, of the class Blocked
+	crew    crew         // who helps with an operation
 	scratch sync.Pool    // of *scratch
 	ropes   ropeTables
+	taps    tapTables
 	held    sync.Pool // of *outputs, which a call of RunExperts holds
 
 	failed sync.Mutex

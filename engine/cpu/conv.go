@@ -1,6 +1,10 @@
 package cpu
 
-import "lector/engine/ops"
+import (
+	"sync"
+
+	"lector/engine/ops"
+)
 
 // Conv: causal depthwise convolution over x with the rows of tail before it; taps add up oldest first.
 func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activate bool) {
@@ -15,7 +19,7 @@ func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activat
 		}
 		return in[r*c : (r+1)*c]
 	}
-	side := transposed(w, taps)
+	side := b.taps.of(w, taps)
 	b.parallel(x.Rows, grain(c*(taps+8)), func(_ *scratch, from, to int) {
 		for r := from; r < to; r++ {
 			to := out[r*c : (r+1)*c]
@@ -28,6 +32,32 @@ func (b *Backend) Conv(y, x, tail ops.Tensor, w []float32, dilation int, activat
 			}
 		}
 	})
+}
+
+// tapTables keeps the weights of convolutions tap by tap. A table refers to the weights that it was made of, so that no
+// others can come to stand at their address.
+type tapTables struct {
+	mu     sync.Mutex
+	tables map[*float32]tapTable
+}
+
+type tapTable struct {
+	of, byTap []float32
+	taps      int
+}
+
+func (t *tapTables) of(w []float32, taps int) []float32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if have, ok := t.tables[&w[0]]; ok && len(have.of) == len(w) && have.taps == taps {
+		return have.byTap
+	}
+	if t.tables == nil {
+		t.tables = make(map[*float32]tapTable)
+	}
+	table := tapTable{w, transposed(w, taps), taps}
+	t.tables[&w[0]] = table
+	return table.byTap
 }
 
 // transposed lays the weights [C, taps] out tap by tap, so that those of one tap stand side by side.

@@ -41,7 +41,8 @@
 //     and SIMD over outputs, columns, keys or elements, keep each accumulator's order, so they are free.
 //  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
-//  3. An operation is finished when it returns. It leaves no goroutine behind; a panic in one reaches the caller.
+//  3. An operation is finished when it returns; a panic in one of its goroutines reaches the caller. Those goroutines
+//     look out for the next operation for a fraction of a millisecond, and then end.
 //  4. Weights stay as stored: an operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
 //     worker, sized by some rows of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.

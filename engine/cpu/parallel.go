@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
@@ -49,40 +46,41 @@ func (b *Backend) parallel(n, grain int, work func(s *scratch, from, to int)) {
 	if n <= 0 {
 		return
 	}
-	workers := min(b.workers, (n+grain-1)/grain)
-	if workers <= 1 {
+	if min(b.workers, (n+grain-1)/grain) <= 1 {
 		s := b.scratch.Get().(*scratch)
 		work(s, 0, n)
 		b.scratch.Put(s)
 		return
 	}
-	var (
-		next   atomic.Int64
-		failed atomic.Pointer[any]
-		group  sync.WaitGroup
-	)
-	run := func() {
-		defer func() {
-			if v := recover(); v != nil {
-				failed.CompareAndSwap(nil, &v)
-			}
-		}()
-		s := b.scratch.Get().(*scratch)
-		for failed.Load() == nil {
-			to := int(next.Add(int64(grain)))
-			if to-grain >= n {
-				break
-			}
-			work(s, to-grain, min(to, n))
+	b.crew.run(b, n, grain, work)
+}
+
+// job is one call of parallel.
+type job struct {
+	grain   int
+	work    func(s *scratch, from, to int)
+	n       atomic.Int64 // items
+	next    atomic.Int64 // first item that nobody took
+	inside  atomic.Int64 // helpers that look at the job
+	waiting atomic.Bool  // the caller sleeps until nobody is inside
+	wake    chan struct{}
+	failed  atomic.Pointer[any]
+}
+
+// take runs items until none is left or one panicked.
+func (j *job) take(b *Backend) {
+	defer func() {
+		if v := recover(); v != nil {
+			j.failed.CompareAndSwap(nil, &v)
 		}
-		b.scratch.Put(s)
+	}()
+	s, n := b.scratch.Get().(*scratch), int(j.n.Load())
+	for j.failed.Load() == nil {
+		to := int(j.next.Add(int64(j.grain)))
+		if to-j.grain >= n {
+			break
+		}
+		j.work(s, to-j.grain, min(to, n))
 	}
-	for range workers - 1 {
-		group.Go(run)
-	}
-	run()
-	group.Wait()
-	if v := failed.Load(); v != nil {
-		panic(*v)
-	}
+	b.scratch.Put(s)
 }

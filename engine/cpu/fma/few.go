@@ -98,9 +98,9 @@ func (s Set) fewHalves(k fewCall, n, rows int) {
 	for r := 0; r < rows; {
 		part := [...]int{0, 1, 2, 2, 4}[rows-r]
 		for h := 0; h < n; {
-			halves := 1
-			if n-h > FewOutputs-half {
-				halves = fewHalves
+			halves := fewHalves
+			for halves > 1 && n-h <= (halves-1)*half {
+				halves /= 2
 			}
 			at := k
 			at.c, at.x = k.c.from(r, h), k.x.from(r, 0)

@@ -187,6 +187,14 @@ func unpack256x8(panel *float32, words *float32, scales *float32, biases *float3
 //go:noescape
 func few512x4x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// few512x4x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x4x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
 // few512x4x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
 // The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
@@ -202,6 +210,14 @@ func few512x4x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //
 //go:noescape
 func few512x4x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
+// few512x4x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x4x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
 // few512x4x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
@@ -219,6 +235,14 @@ func few512x4x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func few512x4x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// few512x4x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x4x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
 // few512x4x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
 // The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
@@ -234,6 +258,14 @@ func few512x4x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //
 //go:noescape
 func few512x6x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
+// few512x6x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x6x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
 // few512x6x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
@@ -251,6 +283,14 @@ func few512x6x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func few512x6x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// few512x6x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x6x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
 // few512x6x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
 // The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
@@ -266,6 +306,14 @@ func few512x6x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //
 //go:noescape
 func few512x6x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
+// few512x6x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x6x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
 // few512x6x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
@@ -283,6 +331,14 @@ func few512x6x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func few512x8x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// few512x8x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x8x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
 // few512x8x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
 // The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
@@ -299,6 +355,14 @@ func few512x8x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func few512x8x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// few512x8x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x8x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
 // few512x8x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
 // The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
@@ -314,6 +378,14 @@ func few512x8x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //
 //go:noescape
 func few512x8x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
+// few512x8x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
+// brought near. It needs AVX-512F.
+//
+//go:noescape
+func few512x8x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
 // few512x8x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
@@ -334,3 +406,8 @@ func transpose512x32(dst *float32, step int, src *byte, stride int, n int)
 //
 //go:noescape
 func transpose512x16(dst *float32, step int, src *byte, stride int, n int)
+
+// gather512x16 sets dst[i*step+j] to bf16 i of the row at src + j*stride for j < 16 and i < n, n even. It needs AVX-512F.
+//
+//go:noescape
+func gather512x16(dst *float32, step int, src *byte, stride int, n int)

@@ -113,6 +113,10 @@ func (s Set) transpose16(dst Rows, src stored) {
 		return
 	}
 	_, _ = dst.Data[((src.n+15)&^15-1)*dst.Step+half-1], src.data[(half-1)*src.stride+2*src.n-1]
+	if src.n <= half && src.n%2 == 0 && src.stride < 1<<20 {
+		gather512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
+		return
+	}
 	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
 }
 
@@ -153,34 +157,34 @@ func unpacking(wide bool, bits int) unpackKernel {
 
 type fewFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides, groups, periods int, ahead *byte, stride int, first bool)
 
-// few multiplies some rows with 16 or 64 outputs.
+// few multiplies some rows with 16, 32 or 64 outputs.
 func (s Set) few(halves, rows int, k fewCall) {
-	f := fewKernels(k.bits, rows)[min(halves-1, 1)]
+	f := fewKernels(k.bits, rows)[halves/2]
 	f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, &k.sides.Data[0], k.sides.Step, k.groups, k.periods,
 		&k.ahead.data[0], k.ahead.stride, k.first)
 }
 
-// fewKernels are those for 16 and for 64 outputs.
-func fewKernels(bits, rows int) [2]fewFunc {
+// fewKernels are those for 16, 32 and 64 outputs.
+func fewKernels(bits, rows int) [3]fewFunc {
 	switch {
 	case bits == 4 && rows == 1:
-		return [2]fewFunc{few512x4x1x1, few512x4x1x4}
+		return [3]fewFunc{few512x4x1x1, few512x4x1x2, few512x4x1x4}
 	case bits == 4 && rows == 2:
-		return [2]fewFunc{few512x4x2x1, few512x4x2x4}
+		return [3]fewFunc{few512x4x2x1, few512x4x2x2, few512x4x2x4}
 	case bits == 4:
-		return [2]fewFunc{few512x4x4x1, few512x4x4x4}
+		return [3]fewFunc{few512x4x4x1, few512x4x4x2, few512x4x4x4}
 	case bits == 6 && rows == 1:
-		return [2]fewFunc{few512x6x1x1, few512x6x1x4}
+		return [3]fewFunc{few512x6x1x1, few512x6x1x2, few512x6x1x4}
 	case bits == 6 && rows == 2:
-		return [2]fewFunc{few512x6x2x1, few512x6x2x4}
+		return [3]fewFunc{few512x6x2x1, few512x6x2x2, few512x6x2x4}
 	case bits == 6:
-		return [2]fewFunc{few512x6x4x1, few512x6x4x4}
+		return [3]fewFunc{few512x6x4x1, few512x6x4x2, few512x6x4x4}
 	case rows == 1:
-		return [2]fewFunc{few512x8x1x1, few512x8x1x4}
+		return [3]fewFunc{few512x8x1x1, few512x8x1x2, few512x8x1x4}
 	case rows == 2:
-		return [2]fewFunc{few512x8x2x1, few512x8x2x4}
+		return [3]fewFunc{few512x8x2x1, few512x8x2x2, few512x8x2x4}
 	}
-	return [2]fewFunc{few512x8x4x1, few512x8x4x4}
+	return [3]fewFunc{few512x8x4x1, few512x8x4x2, few512x8x4x4}
 }
 
 // transposeRows transposes 16 rows of n floats, if this set can.

@@ -27,12 +27,14 @@ func main() {
 	}
 	for _, bits := range []int{4, 6, 8} {
 		for _, rows := range []int{4, 2, 1} {
-			few(bits, rows, 4)
-			few(bits, rows, 1)
+			for _, halves := range []int{4, 2, 1} {
+				few(bits, rows, halves)
+			}
 		}
 	}
 	transpose("transpose512x32", 4)
 	transpose("transpose512x16", 2)
+	gatherPairs()
 	Generate()
 }
 
@@ -360,6 +362,42 @@ func transpose(name string, size int) {
 	}
 	ADDQ(U32(uint32(16*size)), src)
 	SUBQ(Imm(16), n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// gatherPairs takes pairs of bf16 out of 16 rows: where rows are short, that is faster than to transpose whole blocks.
+func gatherPairs() {
+	kernel("gather512x16", "func(dst *float32, step int, src *byte, stride, n int)")
+	Doc("gather512x16 sets dst[i*step+j] to bf16 i of the row at src + j*stride for j < 16 and i < n, n even. It needs AVX-512F.")
+	GLOBL("rowNumbers", RODATA|NOPTR)
+	for i := range 16 {
+		DATA(4*i, U32(uint32(i)))
+	}
+	dst, step, src, stride, n := load("dst"), load("step"), load("src"), load("stride"), load("n")
+	SHLQ(Imm(2), step)
+	at, high := ZMM(), ZMM()
+	VPBROADCASTD(stride.As32(), at)
+	VPMULLD(NewDataAddr(NewStaticSymbol("rowNumbers"), 0), at, at)
+	mask := GP32()
+	MOVL(U32(0xffff0000), mask)
+	VPBROADCASTD(mask, high)
+	Label("loop")
+	CMPQ(n, Imm(2))
+	JL(LabelRef("done"))
+	all, pair, first := K(), ZMM(), ZMM()
+	KXNORW(all, all, all) // a gather clears its mask
+	VPXORD(pair, pair, pair)
+	VPGATHERDD(Mem{Base: src, Index: at, Scale: 1}, all, pair)
+	VPSLLD(Imm(16), pair, first)
+	VPANDD(high, pair, pair)
+	VMOVUPS(first, Mem{Base: dst})
+	VMOVUPS(pair, Mem{Base: dst, Index: step, Scale: 1})
+	LEAQ(Mem{Base: dst, Index: step, Scale: 2}, dst)
+	ADDQ(Imm(4), src)
+	SUBQ(Imm(2), n)
 	JMP(LabelRef("loop"))
 	Label("done")
 	VZEROUPPER()

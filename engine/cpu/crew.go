@@ -1,0 +1,86 @@
+package cpu
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// crew are the goroutines that help the callers of parallel. Starting one, and waking a processor for it, takes as long
+// as a small operation; so a helper looks out for the next job for a moment before it ends.
+type crew struct {
+	job     atomic.Pointer[job] // the newest that may have items left
+	helpers atomic.Int64        // those that are alive
+	jobs    sync.Pool           // of *job
+}
+
+const (
+	// patience is how long a helper looks out for a job: about the gaps between the operations of a layer.
+	patience = 30 * time.Microsecond
+	// glances is how often it looks before it lets other goroutines run.
+	glances = 64
+)
+
+// run carries a job out together with the helpers.
+func (c *crew) run(b *Backend, n, grain int, work func(s *scratch, from, to int)) {
+	j, _ := c.jobs.Get().(*job)
+	if j == nil {
+		j = &job{wake: make(chan struct{}, 1)}
+	}
+	j.grain, j.work = grain, work
+	j.n.Store(int64(n))
+	j.next.Store(0)
+	j.failed.Store(nil)
+	c.job.Store(j)
+	for missing := int64(b.workers-1) - c.helpers.Load(); missing > 0; missing-- {
+		c.helpers.Add(1)
+		go c.help(b)
+	}
+	j.take(b)
+	j.settle()
+	failed := j.failed.Load()
+	c.job.CompareAndSwap(j, nil)
+	j.work = nil // or the pool would keep what it refers to
+	c.jobs.Put(j)
+	if failed != nil {
+		panic(*failed)
+	}
+}
+
+// settle returns when no helper is inside. One that comes later finds no items, or those of the job's next use.
+func (j *job) settle() {
+	for range 100 * glances {
+		if j.inside.Load() == 0 {
+			return
+		}
+	}
+	j.waiting.Store(true)
+	if j.inside.Load() == 0 && j.waiting.CompareAndSwap(true, false) {
+		return
+	}
+	<-j.wake
+}
+
+// help takes part in job after job until none comes for a while.
+func (c *crew) help(b *Backend) {
+	defer c.helpers.Add(-1)
+	idle := time.Now()
+	for time.Since(idle) < patience {
+		for range glances {
+			j := c.job.Load()
+			if j == nil || j.next.Load() >= j.n.Load() {
+				continue
+			}
+			j.inside.Add(1)
+			if c.job.Load() == j { // else it is settled, and may be used again
+				j.take(b)
+				idle = time.Now()
+			}
+			if j.inside.Add(-1) == 0 && j.waiting.CompareAndSwap(true, false) {
+				j.wake <- struct{}{}
+			}
+		}
+		runtime.Gosched()
+	}
+}
