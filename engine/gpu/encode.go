@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"lector/engine/ops"
@@ -329,6 +330,18 @@ func (k *kernels) pipeline(name string, c constants) (metal.Pipeline, error) {
 	}
 	k.pipelines[key] = p
 	return p, nil
+}
+
+// Kernels lists the kernels that have been asked for since New, sorted.
+func (b *Backend) Kernels() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var names []string
+	for key := range b.kernels.pipelines {
+		names = append(names, key.kernel)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (k *kernels) close() error {

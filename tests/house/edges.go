@@ -61,6 +61,8 @@ func engineEdges() []Edge {
 		{From: []string{"engine/count/..."}, To: []string{Ours},
 			Allow: []string{"engine", "engine/bench", "engine/gpu", "engine/ops", "engine/qwen4exp", "engine/stream", "engine/weights/...", "metal", "metal/record", "shaders", "engine/count/..."},
 			Why:   "the count runs the network and the GPU's backend as they are, on a device that executes nothing: it knows no other backend or device"},
+		{From: []string{"engine/selfcheck/..."}, To: []string{Ours}, Allow: []string{"engine/ops", "engine/selfcheck/..."},
+			Why: "the check holds any backend to any other: it knows operations alone"},
 		{From: []string{"engine/oracle/..."}, To: []string{Ours},
 			Allow: []string{"engine", "engine/ops", "engine/stream", "engine/weights", "engine/qwen4exp", "engine/oracle/..."},
 			Why:   "the comparison reads the network's debug views; which backend computes them, cmd decides"},
