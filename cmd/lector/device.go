@@ -23,6 +23,7 @@ func deviceNames() []string { return []string{"auto", "metal", "cuda", "cpu", "s
 // computing is a backend with what has to be closed after it.
 type computing struct {
 	ops.Backend
+	kind  string // as --device takes it
 	name  string // of the device, for people
 	close func() error
 }
@@ -35,14 +36,14 @@ func (a *app) openBackend(mapped [][]byte) (*computing, error) {
 	case "cpu":
 		return a.openCPU()
 	case "metal", "cuda", "soft":
-		b, err := a.openGPU(a.device, mapped)
+		b, err := a.openGPU(a.device, gpu.Options{Float32: a.float32, Mapped: mapped})
 		if errors.Is(err, metal.ErrUnavailable) {
 			err = badInput(fmt.Errorf("--device %s: %w", a.device, err))
 		}
 		return b, err
 	case "auto":
 		for _, name := range []string{"metal", "cuda"} {
-			b, err := a.openGPU(name, mapped)
+			b, err := a.openGPU(name, gpu.Options{Float32: a.float32, Mapped: mapped})
 			if !errors.Is(err, metal.ErrUnavailable) {
 				return b, err
 			}
@@ -57,21 +58,21 @@ func (a *app) openCPU() (*computing, error) {
 		return nil, badInput(fmt.Errorf("--class %q: the CPU computes %s", a.class, strings.Join(cpu.Classes(), " or ")))
 	}
 	be := cpu.New(cpu.Options{Class: a.class, Workers: a.workers})
-	return &computing{Backend: be, name: "cpu", close: func() error { return nil }}, nil
+	return &computing{Backend: be, kind: cpuDevice, name: cpuDevice, close: func() error { return nil }}, nil
 }
 
 // openGPU opens the kernels on a device. Each kind of device orders its sums in its own way: a class of its own.
-func (a *app) openGPU(name string, mapped [][]byte) (*computing, error) {
+func (a *app) openGPU(name string, o gpu.Options) (*computing, error) {
 	device, err := a.openDevice(name)
 	if err != nil {
 		return nil, err
 	}
-	family := map[string]string{"metal": "metal", "cuda": "ptx", "soft": "soft"}[name]
-	b, err := gpu.New(device, gpu.Options{Family: family, Float32: a.float32, Mapped: mapped})
+	o.Family = map[string]string{"metal": "metal", "cuda": "ptx", "soft": "soft"}[name]
+	b, err := gpu.New(device, o)
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
 	}
-	return &computing{Backend: b, name: device.Properties().Name, close: func() error { return errors.Join(b.Close(), device.Close()) }}, nil
+	return &computing{Backend: b, kind: name, name: device.Properties().Name, close: func() error { return errors.Join(b.Close(), device.Close()) }}, nil
 }
 
 // openDevice opens a device without anything on it.

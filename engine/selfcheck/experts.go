@@ -21,10 +21,7 @@ func experts() []check {
 			route(r, r.Route(r.put(logits, s.experts), s.k, s.renorm), s.rows)
 		}})
 	}
-	for _, s := range []struct {
-		rows, h, inner int
-		f              form
-	}{
+	for _, s := range []expertShape{
 		{1, 64, 32, form{format: ops.BF16}}, {70, 72, 40, form{format: ops.BF16}}, {45, 192, 128, form{ops.Affine, 4, 64, ops.BF16}},
 		{9, 128, 64, form{ops.Affine, 3, 64, ops.F16}},
 	} {
@@ -33,7 +30,7 @@ func experts() []check {
 			if stored {
 				shape += ", from storage"
 			}
-			list = append(list, check{"RunExperts", shape, 1e-2, summed, func(r *run) { mixture(r, s.rows, s.h, s.inner, s.f, stored) }})
+			list = append(list, check{"RunExperts", shape, 1e-2, summed, func(r *run) { mixture(r, s, stored) }})
 		}
 	}
 	return list
@@ -57,9 +54,16 @@ func route(r *run, chosen ops.Route, rows int) {
 	})
 }
 
+// expertShape is rows of h, and experts of h x inner.
+type expertShape struct {
+	rows, h, inner int
+	f              form
+}
+
 // mixture has twenty experts, of which the last three get no rows and the second most.
-func mixture(r *run, rows, h, inner int, f form, stored bool) {
+func mixture(r *run, shape expertShape, stored bool) {
 	const n, k = 20, 3
+	rows, h, inner, f := shape.rows, shape.h, shape.inner, shape.f
 	logits := r.normal(rows*n, 1)
 	for i := range logits {
 		switch e := i % n; {
