@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,13 @@ func seeds(f *testing.F, kind string) {
 		f.Add(bytes.Replace(b, []byte(`"shape":[2,3]`), []byte(`"shape":[2147483647,2147483647,2147483647]`), 1))
 		f.Add(bytes.Replace(b, []byte(`"to":`), []byte(`"TO":`), 1))
 		f.Add(bytes.Replace(b, []byte(`[]`), []byte(`null`), 1))
+		for _, losses := range []string{`[{"region":"layers.0.k","l2":0.0055}]`, `[{"region":"x","l2":0}]`, `[]`} {
+			end := bytes.LastIndexAny(b, "]}")
+			if i := bytes.LastIndex(b, []byte(`,"sum":`)); i >= 0 {
+				end = i - 1
+			}
+			f.Add(slices.Concat(b[:end+1], []byte(`,"losses":`+losses), b[end+1:]))
+		}
 	}
 }
 

@@ -70,6 +70,8 @@ type Region struct {
 	Kind  Kind
 	Lag   int    // by how many rows a Rows region trails the token count
 	Data  []byte // little-endian, row-major
+	// Loss is the relative L2 of what rounding took from what was computed; 0 where the region holds it as it was.
+	Loss float32
 }
 
 // Spec describes the region without its bytes.

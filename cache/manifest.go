@@ -19,8 +19,9 @@ type Manifest struct {
 	Bytes    int64    `json:"bytes"` // of the whole state: what a restore reads
 	Layout   Layout   `json:"layout"`
 	Chunks   []Chunk  `json:"chunks"`
-	State    []Blob   `json:"state"` // recurrent state at Tokens
-	Probe    Probe    `json:"probe"` // at Tokens
+	State    []Blob   `json:"state"`            // recurrent state at Tokens
+	Probe    Probe    `json:"probe"`            // at Tokens
+	Losses   []Loss   `json:"losses,omitempty"` // at Tokens, of regions that were rounded
 }
 
 // Chunk is what a manifest says of one node.
@@ -40,7 +41,7 @@ func NewManifest(id Identity, nodes []Node) (Manifest, error) {
 	}
 	last := nodes[len(nodes)-1]
 	m := Manifest{
-		Version: ManifestVersion, Identity: id, Tokens: last.To, Layout: last.Layout, State: last.State, Probe: last.Probe,
+		Version: ManifestVersion, Identity: id, Tokens: last.To, Layout: last.Layout, State: last.State, Probe: last.Probe, Losses: last.Losses,
 	}
 	var parent Key
 	for _, n := range nodes {
@@ -79,6 +80,7 @@ func (m Manifest) normal() Manifest {
 	m.Chunks = chunks
 	m.State = append([]Blob{}, m.State...)
 	m.Probe = m.Probe.normal()
+	m.Losses = append([]Loss(nil), m.Losses...)
 	return m
 }
 
@@ -139,6 +141,9 @@ func (m Manifest) check() error {
 		return fmt.Errorf("chunks end at token %d of %d", at, m.Tokens)
 	}
 	if err := checkBlobs("recurrent state", m.State, m.Layout.fixedBytes()); err != nil {
+		return err
+	}
+	if err := m.Layout.checkLosses(m.Losses); err != nil {
 		return err
 	}
 	return m.Probe.check()

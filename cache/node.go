@@ -38,6 +38,7 @@ type Node struct {
 	Rows     []Blob     `json:"rows"`
 	State    []Blob     `json:"state"`
 	Probe    Probe      `json:"probe"`
+	Losses   []Loss     `json:"losses,omitempty"` // at To, of regions that were rounded
 }
 
 // Probe is what the engine said at a boundary: a resume recomputes it from the restored state.
@@ -101,6 +102,7 @@ func (n Node) normal() Node {
 	n.Rows = append([]Blob{}, n.Rows...)
 	n.State = append([]Blob{}, n.State...)
 	n.Probe = n.Probe.normal()
+	n.Losses = append([]Loss(nil), n.Losses...)
 	return n
 }
 
@@ -171,6 +173,9 @@ func (n Node) check() error {
 		return err
 	}
 	if err := checkBlobs("recurrent state", n.State, n.Layout.fixedBytes()); err != nil {
+		return err
+	}
+	if err := n.Layout.checkLosses(n.Losses); err != nil {
 		return err
 	}
 	return n.Probe.check()

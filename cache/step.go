@@ -118,7 +118,7 @@ func (a StepArgs) node() (Node, error) {
 	}
 	return Node{
 		Version: NodeVersion, Key: a.Key, Producer: a.Identity.Producer, Parent: a.Parent, From: a.From, To: a.To,
-		Tokens: Sum(tokens), Layout: layout, Probe: a.Probe,
+		Tokens: Sum(tokens), Layout: layout, Probe: a.Probe, Losses: lossesOf(a.Regions),
 	}, nil
 }
 
@@ -223,6 +223,9 @@ func (n Node) difference(o Node) string {
 		return "recurrent state"
 	case n.Tokens != o.Tokens || n.Parent != o.Parent || n.Producer != o.Producer || n.From != o.From || n.To != o.To:
 		return "what they were computed from"
+	}
+	if !slices.Equal(n.Losses, o.Losses) {
+		return "losses"
 	}
 	return "probe"
 }

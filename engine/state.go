@@ -22,6 +22,9 @@ type Region struct {
 	// token after it, so its regions hold max(p-1, 0) rows.
 	Lag  int
 	Data []byte // little-endian, row-major
+	// Loss is the relative L2 of what rounding to how the region is held took from what was computed, all of it up to
+	// here; 0 where nothing was rounded. It is as much a function of identity and tokens as Data. Restorations have none.
+	Loss float64
 }
 
 // RowBytes is the size of one row (Rows) or of the whole (Fixed).

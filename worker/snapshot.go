@@ -30,7 +30,7 @@ func identityOf(e engine.Engine, salt []byte) (cache.Identity, error) {
 func storedRegions(regions []engine.Region) []cache.Region {
 	out := make([]cache.Region, len(regions))
 	for i, r := range regions {
-		out[i] = cache.Region{Name: r.Name, DType: r.DType, Shape: r.Shape, Kind: storedKind(r.Kind), Lag: r.Lag, Data: r.Data}
+		out[i] = cache.Region{Name: r.Name, DType: r.DType, Shape: r.Shape, Kind: storedKind(r.Kind), Lag: r.Lag, Data: r.Data, Loss: float32(r.Loss)}
 	}
 	return out
 }

@@ -293,7 +293,7 @@ func cacheRegions(regions []engine.Region) []cache.Region {
 		if r.Kind == engine.Rows {
 			kind = cache.Rows
 		}
-		out[i] = cache.Region{Name: r.Name, DType: r.DType, Shape: r.Shape, Kind: kind, Lag: r.Lag, Data: r.Data}
+		out[i] = cache.Region{Name: r.Name, DType: r.DType, Shape: r.Shape, Kind: kind, Lag: r.Lag, Data: r.Data, Loss: float32(r.Loss)}
 	}
 	return out
 }

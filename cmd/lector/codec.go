@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -40,4 +42,22 @@ func (a *app) withSettings(err error, snapshot cache.Identity) error {
 // codec are the settings of how a state is held.
 func (a *app) codec() qwen4exp.Options {
 	return qwen4exp.Options{KV: qwen4exp.KV(a.kv), State: qwen4exp.State(a.recurrent)}
+}
+
+// lost says what rounding took from a region; nothing where it was not rounded.
+func lost(losses []cache.Loss, region string) string {
+	for _, l := range losses {
+		if l.Region == region {
+			return fmt.Sprintf(", rounding took %.1e of it", l.L2)
+		}
+	}
+	return ""
+}
+
+// worst is the largest loss of a snapshot; false where nothing was rounded.
+func worst(losses []cache.Loss) (cache.Loss, bool) {
+	if len(losses) == 0 {
+		return cache.Loss{}, false
+	}
+	return slices.MaxFunc(losses, func(a, b cache.Loss) int { return cmp.Compare(a.L2, b.L2) }), true
 }

@@ -153,10 +153,13 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	for _, f := range m.Identity.Fields {
 		fmt.Fprintf(t, "  %s\t%s\n", f.Name, f.Value)
 	}
+	if l, lossy := worst(m.Losses); lossy {
+		fmt.Fprintf(t, "lossy\tat most %.1e of a region, relative L2 (%s)\n", l.L2, l.Region)
+	}
 	fmt.Fprintf(t, "next token\t%d, then the draft %d\n", m.Probe.Next, m.Probe.Draft)
 	fmt.Fprintln(t, "regions\t")
 	for _, r := range m.Layout {
-		fmt.Fprintf(t, "  %s\t%s\n", r.Name, r)
+		fmt.Fprintf(t, "  %s\t%s%s\n", r.Name, r, lost(m.Losses, r.Name))
 	}
 	return t.Flush()
 }

@@ -2,6 +2,7 @@ package qwen4exp_test
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"lector/engine"
 	"lector/engine/cpu"
+	"lector/engine/oracle"
 	"lector/engine/qwen4exp"
 )
 
@@ -193,7 +195,7 @@ func moved(t *testing.T, e *qwen4exp.Engine, s *qwen4exp.Sequence) *qwen4exp.Seq
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := e.Sequence(int(s.Pos()) + 64)
+	out, err := e.Sequence(s.Capacity())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,4 +244,55 @@ func TestBytesOfCodecs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// What a state says that it lost is what the run that rounds nothing has otherwise, where nothing was rounded before.
+func TestLossIsMeasured(t *testing.T) {
+	be := newFlaky()
+	be.grid = cellTokens
+	tokens := sample(48)
+	regions := func(opt qwen4exp.Options) map[string]engine.Region {
+		e := open(t, "tiny", be, opt)
+		t.Cleanup(func() { e.Close() })
+		all, err := read(t, e, tokens, 48).Regions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]engine.Region{}
+		for i, r := range all {
+			r.Data = nil
+			for _, v := range oracle.Numbers(all, i) {
+				r.Data = binary.LittleEndian.AppendUint32(r.Data, math.Float32bits(v))
+			}
+			out[r.Name] = r
+		}
+		return out
+	}
+	exact, rounded := regions(qwen4exp.Options{}), regions(qwen4exp.Options{KV: qwen4exp.KVQ8})
+	for _, name := range []string{"layers.3.k", "layers.3.v"} { // the first attention layer
+		if got, want := rounded[name].Loss, distance(rounded[name].Data, exact[name].Data); math.Abs(got/want-1) > 1e-4 || want < 1e-3 || want > 1e-2 {
+			t.Errorf("%s says that it lost %g, and lost %g", name, got, want)
+		}
+	}
+	for name, r := range exact {
+		if r.Loss != 0 {
+			t.Errorf("%s of an exact state says that it lost %g", name, r.Loss)
+		}
+	}
+	// a state that is rounded at the end of each cell: the last rounding is the one at 48
+	a, b := regions(qwen4exp.Options{State: qwen4exp.StateBF16})["layers.0.recurrent"], exact["layers.0.recurrent"]
+	if a.DType != "bf16" || a.Loss < 1e-3 || a.Loss > 3e-3 || distance(a.Data, b.Data) < a.Loss/2 {
+		t.Errorf("the recurrent state is %s, says that it lost %g, and is off by %g", a.DType, a.Loss, distance(a.Data, b.Data))
+	}
+}
+
+// distance is the relative L2 distance of float32 numbers.
+func distance(got, want []byte) float64 {
+	off, whole := 0.0, 0.0
+	for i := 0; i < len(want); i += 4 {
+		g, w := math.Float32frombits(binary.LittleEndian.Uint32(got[i:])), math.Float32frombits(binary.LittleEndian.Uint32(want[i:]))
+		off += float64(g-w) * float64(g-w)
+		whole += float64(w) * float64(w)
+	}
+	return math.Sqrt(off / whole)
 }

@@ -184,5 +184,8 @@ func sameState(t testing.TB, got, want *qwen4exp.Sequence) {
 		if g[i].Name != w[i].Name || !slices.Equal(g[i].Data, w[i].Data) {
 			t.Fatalf("region %s differs", w[i].Name)
 		}
+		if g[i].Loss != w[i].Loss {
+			t.Fatalf("region %s lost %g, want %g", w[i].Name, g[i].Loss, w[i].Loss)
+		}
 	}
 }

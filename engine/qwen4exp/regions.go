@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"lector/engine"
@@ -21,6 +22,7 @@ type region struct {
 	engine.Region
 	whole []byte
 	of    ops.Tensor // whose numbers whole holds in bfloat16; else empty
+	loss  ops.Tensor // [rows, 2] sums of squares, of what rounding took and of the whole; else empty
 }
 
 // room makes memory for what is held otherwise than it is exported.
@@ -51,6 +53,26 @@ func (r *region) widen() {
 	}
 }
 
+// lost is the relative L2 of what rounding took: sums over rows, ascending.
+func (r *region) lost(pos engine.Pos) float64 {
+	if r.loss.Empty() {
+		return 0
+	}
+	n := r.loss.Rows
+	if r.Kind == engine.Rows {
+		n = r.RowsAt(pos)
+	}
+	lost, whole := 0.0, 0.0
+	for row := range slices.Chunk(r.loss.Floats()[:2*n], 2) {
+		lost += float64(row[0])
+		whole += float64(row[1])
+	}
+	if whole == 0 {
+		return 0
+	}
+	return math.Sqrt(lost / whole)
+}
+
 // regions describes the whole state at pos in a fixed order: rows first, layer by layer, then what is fixed.
 func (s *Sequence) regions(pos int) []region {
 	d, st := &s.net.dims, s.st
@@ -64,6 +86,7 @@ func (s *Sequence) regions(pos int) []region {
 			rows(name, lag, "f16", c.Data, d.Attn.Hkv, d.Attn.Hd)
 		case ops.RowsQ8:
 			rows(name, lag, "i8", c.Data, d.Attn.Hkv, d.Attn.Hd)
+			rs[len(rs)-1].loss = c.Loss
 			rows(name+scaleSuffix, lag, "f16", c.Scales, d.Attn.Hkv, d.groups())
 			rows(name+lossSuffix, lag, "f32", c.Loss, 2)
 		default:
@@ -102,6 +125,7 @@ func (s *Sequence) fixedRegions(rs []region, pos int) []region {
 				fixed(prefix+".recurrent", l.s, d.Delta.Hv, d.Delta.Dk, d.Delta.Dv)
 			}
 			if d.Cell > 0 {
+				rs[len(rs)-1].loss = l.loss
 				fixed(prefix+".recurrent"+lossSuffix, l.loss, d.Delta.Hv, 2)
 			}
 			fixed(prefix+".conv", l.conv, d.Taps-1, d.Channels)
@@ -136,6 +160,7 @@ func (s *Sequence) Regions() ([]engine.Region, error) {
 	rs := s.regions(s.st.pos)
 	for i := range rs {
 		rs[i].narrow()
+		rs[i].Loss = rs[i].lost(engine.Pos(s.st.pos))
 	}
 	return views(rs, engine.Pos(s.st.pos)), nil
 }
