@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is where a job stands. Done, Failed and Cancelled are final.
+// State is where a job stands. Done, Failed, Cancelled and Expired are final.
 type State string
 
 const (
@@ -13,19 +13,21 @@ const (
 	Running   State = "running"
 	Done      State = "done"
 	Failed    State = "failed"
-	Cancelled State = "cancelled"
+	Cancelled State = "cancelled" // somebody asked for it
+	Expired   State = "expired"   // its deadline has passed
 )
 
 // Final says that the state is never left by itself.
-func (s State) Final() bool { return s == Done || s == Failed || s == Cancelled }
+func (s State) Final() bool { return s == Done || s == Failed || s == Cancelled || s == Expired }
 
 // Status is what is known of a job. Every final state says where the result or the reason is.
 type Status struct {
 	Job      Job             `json:"job"`
 	State    State           `json:"state"`
 	Attempts int             `json:"attempts"`
-	Result   json.RawMessage `json:"result,omitempty"` // Done: the receipt of an ingest or the result of a resume
+	Result   json.RawMessage `json:"result,omitempty"` // Done: the receipt of an ingest or the result of a resume; Cancelled, Expired: of the part that was done
 	Dead     *Dead           `json:"dead,omitempty"`   // Failed
+	Cancel   *Cancellation   `json:"cancel,omitempty"` // somebody asked for the job's end
 	Updated  time.Time       `json:"updated"`
 }
 
@@ -39,9 +41,14 @@ const (
 	EventTokens   EventType = "tokens"   // text was generated
 	EventRetry    EventType = "retry"    // an attempt failed, another will come
 	EventAlarm    EventType = "alarm"    // two computations of one thing differ; the job then fails
+	EventHandle   EventType = "handle"   // a handle for a part of the document is there
 	EventDone     EventType = "done"
 	EventFailed   EventType = "failed"
+	EventEnded    EventType = "ended" // cancelled or expired: State says which
 )
+
+// Final says that nothing comes after an event of this type but another run of the job.
+func (t EventType) Final() bool { return t == EventDone || t == EventFailed || t == EventEnded }
 
 // Event is one step in the story of a job. Which fields are set depends on Type.
 type Event struct {
@@ -51,7 +58,7 @@ type Event struct {
 	Type    EventType `json:"type"`
 	At      time.Time `json:"at"`
 
-	Tokens int             `json:"tokens,omitempty"` // restored, progress: tokens of state so far
+	Tokens int             `json:"tokens,omitempty"` // restored, progress, handle: tokens of state so far
 	Total  int             `json:"total,omitempty"`  // restored, progress: tokens of the document or prompt
 	Stats  json.RawMessage `json:"stats,omitempty"`  // progress: the chunk's statistics
 
@@ -62,9 +69,10 @@ type Event struct {
 	Text   string  `json:"text,omitempty"`   // tokens: what became certain
 	Finish string  `json:"finish,omitempty"` // tokens: why the text ends here; "" while it goes on
 
-	Result json.RawMessage `json:"result,omitempty"` // done
+	Result json.RawMessage `json:"result,omitempty"` // done, handle; ended: of the part that was done
 	Dead   *Dead           `json:"dead,omitempty"`   // failed
-	Reason string          `json:"reason,omitempty"` // retry
+	State  State           `json:"state,omitempty"`  // ended: cancelled or expired
+	Reason string          `json:"reason,omitempty"` // retry, ended; handle: why there is none
 	Alarm  *Alarm          `json:"alarm,omitempty"`  // alarm
 }
 

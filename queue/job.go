@@ -23,15 +23,22 @@ const (
 
 // Job is an order. It holds ids and references, never document bytes.
 type Job struct {
-	Version   int          `json:"version"`
-	ID        string       `json:"id"` // idempotency key: the same order has the same id
-	Kind      Kind         `json:"kind"`
-	Model     string       `json:"model"`    // ModelID in hex: only a worker of that model takes it
-	Priority  string       `json:"priority"` // "normal" unless said otherwise
-	Submitted time.Time    `json:"submitted"`
-	Trace     string       `json:"trace,omitempty"` // W3C traceparent of whoever submitted it; part of no identity
-	Ingest    *IngestOrder `json:"ingest,omitempty"`
-	Resume    *ResumeOrder `json:"resume,omitempty"`
+	Version   int       `json:"version"`
+	ID        string    `json:"id"` // idempotency key: the same order has the same id
+	Kind      Kind      `json:"kind"`
+	Model     string    `json:"model"`    // ModelID in hex: only a worker of that model takes it
+	Priority  string    `json:"priority"` // "normal" unless said otherwise
+	Submitted time.Time `json:"submitted"`
+	// Deadline is when the job's result is of no use any more: work on it ends then. Zero: never.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Labels are for people and for finding the job again.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Tenant is whose job it is, for quotas; "" where nobody says.
+	Tenant string `json:"tenant,omitempty"`
+	// Trace is the W3C traceparent of whoever submitted the job; part of no identity.
+	Trace  string       `json:"trace,omitempty"`
+	Ingest *IngestOrder `json:"ingest,omitempty"`
+	Resume *ResumeOrder `json:"resume,omitempty"`
 }
 
 // IngestOrder asks for a document's state.
@@ -41,6 +48,8 @@ type IngestOrder struct {
 	Name     string        `json:"name"`     // for people
 	Capacity int           `json:"capacity"` // 0: the model's own
 	TTL      time.Duration `json:"ttl"`      // of the handle, from Submitted; 0: never expires
+	// HandleAt asks for handles on the way: each at the first boundary at or after so many tokens, ascending.
+	HandleAt []int `json:"handle_at,omitempty"`
 }
 
 // ResumeOrder asks for text that goes on from a handle. At most one of Text, Chat and Tokens is set;
@@ -118,8 +127,47 @@ func (j Job) Validate() error {
 	case j.Kind != Ingest && j.Kind != Resume:
 		return fmt.Errorf("job %s has the unknown kind %q", j.ID, j.Kind)
 	}
+	if err := j.validateLabels(); err != nil {
+		return err
+	}
 	if j.Resume != nil {
 		return j.Resume.validate(j.ID)
+	}
+	return j.Ingest.validate(j.ID)
+}
+
+// Limits of what an order may say beside its work.
+const (
+	MaxLabels     = 32
+	MaxLabelBytes = 256 // of a name or a value
+	MaxHandleAt   = 64
+)
+
+func (j Job) validateLabels() error {
+	if len(j.Labels) > MaxLabels {
+		return fmt.Errorf("job %s has %d labels: at most %d", j.ID, len(j.Labels), MaxLabels)
+	}
+	for name, value := range j.Labels {
+		if !validName(name) || len(value) > MaxLabelBytes {
+			return fmt.Errorf("job %s has the label %.64q=%.64q: a name of letters, digits, '-' and '_', and a value of at most %d bytes", j.ID, name, value, MaxLabelBytes)
+		}
+	}
+	if j.Tenant != "" && !validName(j.Tenant) {
+		return fmt.Errorf("job %s is of the tenant %.64q, not a name", j.ID, j.Tenant)
+	}
+	return nil
+}
+
+func (o *IngestOrder) validate(id string) error {
+	if len(o.HandleAt) > MaxHandleAt {
+		return fmt.Errorf("job %s asks for handles at %d places: at most %d", id, len(o.HandleAt), MaxHandleAt)
+	}
+	before := 0
+	for _, n := range o.HandleAt {
+		if n <= before {
+			return fmt.Errorf("job %s asks for a handle at %d tokens after one at %d: give them ascending, from 1", id, n, before)
+		}
+		before = n
 	}
 	return nil
 }

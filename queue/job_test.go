@@ -2,6 +2,8 @@ package queue_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +56,13 @@ func TestValidate(t *testing.T) {
 		{"negative branches", resume, func(j *queue.Job) { j.Resume.Branches = -1 }, "-1 branches"},
 		{"too many branches", resume, func(j *queue.Job) { j.Resume.Branches = queue.MaxBranches + 1 }, "65 branches"},
 		{"state of branches", resume, func(j *queue.Job) { j.Resume.Branches, j.Resume.Keep = 2, true }, "only that of one"},
+		{"labels", ingest, func(j *queue.Job) { j.Labels = map[string]string{"book": "Opticks, 4th"} }, ""},
+		{"label without a name", ingest, func(j *queue.Job) { j.Labels = map[string]string{"": "x"} }, `label ""`},
+		{"long label", ingest, func(j *queue.Job) { j.Labels = map[string]string{"a": strings.Repeat("x", 257)} }, "256 bytes"},
+		{"tenant", ingest, func(j *queue.Job) { j.Tenant = "a b" }, `tenant "a b"`},
+		{"early handles", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{1, 2} }, ""},
+		{"early handles not ascending", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{5, 5} }, "ascending"},
+		{"early handle of nothing", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{0} }, "from 1"},
 		{"four drafts", resume, func(j *queue.Job) { j.Resume.Drafts = 4 }, "4 drafts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,6 +121,43 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// The wire form of version 1 as it was when it had no more fields, and as it is: both are read for good. The files are
+// written by hand once and never by a test.
+func TestWireForm(t *testing.T) {
+	for name, want := range map[string]queue.Job{
+		"first": {
+			Version: 1, ID: "ingest-0a", Kind: queue.Ingest, Model: "0123abcd", Priority: "normal", Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Ingest: &queue.IngestOrder{Document: "d0", Tokens: 7, Name: "book.txt", Capacity: 100, TTL: time.Hour},
+		},
+		"full": {
+			Version: 1, ID: "ingest-0b", Kind: queue.Ingest, Model: "0123abcd", Priority: "high", Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Deadline: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Labels: map[string]string{"book": "Opticks"}, Tenant: "physics",
+			Ingest: &queue.IngestOrder{Document: "d0", Tokens: 7, Name: "book.txt", HandleAt: []int{512, 4096}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := os.ReadFile(filepath.Join("testdata", "job_"+name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := queue.DecodeJob(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatal(d)
+			}
+			again, err := got.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have := strings.TrimSpace(string(b)); string(again) != have {
+				t.Fatalf("encoded as %s, the file says %s", again, have)
+			}
+		})
+	}
+}
+
 func FuzzDecodeJob(f *testing.F) {
 	for _, j := range []queue.Job{ingest(), resume()} {
 		b, err := j.Encode()
@@ -138,7 +184,7 @@ func FuzzDecodeJob(f *testing.F) {
 
 func TestFinal(t *testing.T) {
 	for s, want := range map[queue.State]bool{
-		queue.Queued: false, queue.Running: false, queue.Done: true, queue.Failed: true, queue.Cancelled: true,
+		queue.Queued: false, queue.Running: false, queue.Done: true, queue.Failed: true, queue.Cancelled: true, queue.Expired: true,
 	} {
 		if s.Final() != want {
 			t.Errorf("%s is final: %v", s, s.Final())

@@ -27,6 +27,8 @@ var (
 	ErrUnknown = errors.New("unknown job")
 	// ErrFull says that the queue takes no new jobs now.
 	ErrFull = errors.New("queue is full")
+	// ErrCancelled says that somebody wants the job to end: the delivery stands, and its work is to stop.
+	ErrCancelled = errors.New("job is to be cancelled")
 	// ErrClosed says that the queue's connection is gone.
 	ErrClosed = errors.New("queue is closed")
 )
@@ -39,6 +41,7 @@ type Queue interface {
 	Handles
 	Leases
 	Gate
+	Letters
 	Close() error
 }
 
@@ -47,10 +50,23 @@ type Jobs interface {
 	// Submit stores the job and returns the status that stands: of the job submitted, or of an earlier one
 	// with the same id (its own Submitted time included). A job that failed before is queued afresh.
 	Submit(ctx context.Context, job Job) (Status, error)
-	// Status returns what is known of a job; ErrUnknown.
+	// Status returns what is known of a job; ErrUnknown. A job whose deadline has passed while it waited is Expired.
 	Status(ctx context.Context, id string) (Status, error)
 	// SetStatus records a worker's word on a job. Final states are never left, except by Submit of a failed job.
 	SetStatus(ctx context.Context, s Status) error
+	// Cancel asks that a job end, and returns the status that stands then. A job that waits is Cancelled at once; of one
+	// that is worked on, Extend answers ErrCancelled from now on, and the worker has the last word. A final job
+	// stays as it is; ErrUnknown.
+	Cancel(ctx context.Context, id string, c Cancellation) (Status, error)
+	// List calls yield for every job that is known, in any order, until yield returns false.
+	List(ctx context.Context, yield func(Status) bool) error
+}
+
+// Cancellation is who asked for the end of a job, and why.
+type Cancellation struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"` // for people
+	By     string    `json:"by,omitempty"`     // for people: user and host
 }
 
 // Source hands out deliveries.
@@ -64,8 +80,11 @@ type Delivery interface {
 	Job() Job
 	// Attempt counts from 1; a Release does not count.
 	Attempt() int
-	// Extend restarts the redelivery timer and renews the job's lease; ErrLost when it is no longer ours.
+	// Extend restarts the redelivery timer and renews the job's lease; ErrLost when it is no longer ours, ErrCancelled
+	// when it is ours, extended, and its work is to stop.
 	Extend(ctx context.Context) error
+	// Nudged is sent to when an Extend now would have news. A nudge may get lost.
+	Nudged() <-chan struct{}
 	// Done returns after the queue confirmed that the job will not come again.
 	Done(ctx context.Context) error
 	// Retry gives the job back, to come again after the given time.
@@ -78,10 +97,30 @@ type Delivery interface {
 
 // Dead is why a job will not be tried again.
 type Dead struct {
-	Class    string `json:"class"`     // typed reason, such as "bad-input" or "attempts"
-	Reason   string `json:"reason"`    // one sentence
-	LastGood int    `json:"last_good"` // tokens of the deepest stored boundary
+	Class    string `json:"class"`          // typed reason, such as "bad-input" or "attempts"
+	Reason   string `json:"reason"`         // one sentence
+	LastGood int    `json:"last_good"`      // tokens of the deepest stored boundary
+	Host     string `json:"host,omitempty"` // of the worker that gave it up
 	Alarm    *Alarm `json:"alarm,omitempty"`
+}
+
+// Letters keeps the jobs that will not be tried again, until somebody decides on them. A letter goes when its job is
+// submitted again.
+type Letters interface {
+	// DeadLetters calls yield for every dead letter, in any order, until yield returns false.
+	DeadLetters(ctx context.Context, yield func(Letter) bool) error
+	// DropLetter removes a dead letter and leaves its job failed; ErrUnknown.
+	DropLetter(ctx context.Context, name string) error
+}
+
+// Letter is a dead letter.
+type Letter struct {
+	Name     string    `json:"name"`          // the job's id, or another where the message held no job
+	Job      *Job      `json:"job,omitempty"` // nil where the message held none
+	Dead     Dead      `json:"dead"`
+	Attempts int       `json:"attempts"`
+	At       time.Time `json:"at"`
+	Raw      []byte    `json:"raw,omitempty"` // of a message that holds no job
 }
 
 // Events carries what happens to a job to whoever watches it.

@@ -36,6 +36,7 @@ type delivery struct {
 	claim   string
 	attempt int
 
+	nudge   chan struct{}
 	turn    chan struct{} // held by the call in progress: a late Extend must not undo the delay of a Retry
 	settled bool          // under turn
 }
@@ -43,20 +44,30 @@ type delivery struct {
 func (d *delivery) Job() queue.Job { return d.job }
 func (d *delivery) Attempt() int   { return d.attempt }
 
+// Nudged is sent to when somebody cancels the job.
+func (d *delivery) Nudged() <-chan struct{} { return d.nudge }
+
 // Extend restarts AckWait; queue.ErrLost once another delivery has claimed the job.
 func (d *delivery) Extend(ctx context.Context) error {
 	return d.do(ctx, "extend", func() error {
-		if err := d.check(ctx); err != nil {
+		rec, err := d.check(ctx)
+		if err != nil {
 			return err
 		}
-		return d.confirm(ctx, ackProgress, "extend")
+		if err := d.confirm(ctx, ackProgress, "extend"); err != nil {
+			return err
+		}
+		if rec.Cancel != nil && !rec.State.Final() {
+			return fmt.Errorf("extend job %s: %w", d.job.ID, queue.ErrCancelled)
+		}
+		return nil
 	})
 }
 
 // Done returns after the server confirmed that the message is gone.
 func (d *delivery) Done(ctx context.Context) error {
 	return d.settle(ctx, "finish", func() error {
-		if err := d.check(ctx); err != nil {
+		if _, err := d.check(ctx); err != nil {
 			return err
 		}
 		return d.confirm(ctx, ackOK, "finish")
@@ -76,8 +87,12 @@ func (d *delivery) Release(ctx context.Context) error {
 // giveBack writes the record first: once the message is back, the record is the next worker's.
 func (d *delivery) giveBack(ctx context.Context, doing string, attempts int, after time.Duration) error {
 	return d.settle(ctx, doing, func() error {
-		if err := d.mark(ctx, queue.Queued, attempts, nil); err != nil {
+		rec, err := d.mark(ctx, queue.Queued, attempts, nil)
+		if err != nil {
 			return err
+		}
+		if rec.State == queue.Cancelled && rec.changed {
+			return errors.Join(d.q.tellEnded(ctx, rec), d.confirm(ctx, ackOK, "end"))
 		}
 		if err := d.confirm(ctx, nak(after), doing); err != nil {
 			return err
@@ -93,14 +108,14 @@ func (d *delivery) giveBack(ctx context.Context, doing string, attempts int, aft
 // repeats, and loses neither the job nor its reason.
 func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 	return d.settle(ctx, "reject", func() error {
-		if err := d.check(ctx); err != nil {
+		if _, err := d.check(ctx); err != nil {
 			return err
 		}
-		letter := deadLetter{Job: &d.job, Dead: dead, Attempts: d.attempt, At: time.Now().UTC()}
-		if err := d.q.sendDead(ctx, d.job.ID, d.job.ID+"."+d.claim, letter); err != nil {
+		letter := queue.Letter{Name: d.job.ID, Job: &d.job, Dead: dead, Attempts: d.attempt, At: time.Now().UTC()}
+		if err := d.q.sendDead(ctx, d.job.ID+"."+d.claim, letter); err != nil {
 			return err
 		}
-		if err := d.mark(ctx, queue.Failed, d.attempt, &dead); err != nil {
+		if _, err := d.mark(ctx, queue.Failed, d.attempt, &dead); err != nil {
 			return err
 		}
 		return d.confirm(ctx, ackTerm, "reject")
@@ -108,19 +123,18 @@ func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 }
 
 // check reads whether this delivery stands.
-func (d *delivery) check(ctx context.Context) error {
-	_, err := d.q.change(ctx, d.job.ID, func(r *record) error {
+func (d *delivery) check(ctx context.Context) (record, error) {
+	return d.q.change(ctx, d.job.ID, func(r *record) error {
 		if r.Claim != d.claim {
 			return d.lost()
 		}
 		return errKeep
 	})
-	return err
 }
 
 // mark records the state in which this delivery leaves the job. Repeating it is harmless.
-func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *queue.Dead) error {
-	_, err := d.q.change(ctx, d.job.ID, func(r *record) error {
+func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *queue.Dead) (record, error) {
+	return d.q.change(ctx, d.job.ID, func(r *record) error {
 		if r.Claim != d.claim {
 			return d.lost()
 		}
@@ -128,9 +142,11 @@ func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *
 			return errKeep
 		}
 		r.State, r.Attempts, r.Dead = s, attempts, dead
+		if s == queue.Queued && r.Cancel != nil {
+			r.State = queue.Cancelled // it shall not begin again
+		}
 		return nil
 	})
-	return err
 }
 
 func (d *delivery) lost() error {
@@ -144,6 +160,7 @@ func (d *delivery) settle(ctx context.Context, doing string, f func() error) err
 			return err
 		}
 		d.settled = true
+		d.q.letGo(d)
 		return nil
 	})
 }
@@ -181,30 +198,22 @@ func (q *Queue) confirm(ctx context.Context, msg *nats.Msg, word, doing string) 
 	return nil
 }
 
-// deadLetter is a message of LECTOR_DEAD.
-type deadLetter struct {
-	Job      *queue.Job `json:"job,omitempty"`
-	Dead     queue.Dead `json:"dead"`
-	Attempts int        `json:"attempts"`
-	At       time.Time  `json:"at"`
-	Raw      []byte     `json:"raw,omitempty"` // of a message that holds no job
-}
-
-func (q *Queue) sendDead(ctx context.Context, name, id string, letter deadLetter) error {
+// sendDead stores a dead letter under the name of its job or message. id makes a repeat of the same letter one.
+func (q *Queue) sendDead(ctx context.Context, id string, letter queue.Letter) error {
 	b, err := json.Marshal(letter)
 	if err != nil {
-		return fmt.Errorf("encode dead letter of %s: %w", name, err)
+		return fmt.Errorf("encode dead letter of %s: %w", letter.Name, err)
 	}
-	if err := q.fits(b, "dead letter of "+name); err != nil {
+	if err := q.fits(b, "dead letter of "+letter.Name); err != nil {
 		letter.Raw = nil // base64 of a full message does not fit one
 		if b, err = json.Marshal(letter); err != nil {
-			return fmt.Errorf("encode dead letter of %s: %w", name, err)
+			return fmt.Errorf("encode dead letter of %s: %w", letter.Name, err)
 		}
 	}
 	call, cancel := q.call(ctx)
 	defer cancel()
-	if _, err := q.js.Publish(call, deadSubject(name), b, jetstream.WithMsgID(id)); err != nil {
-		return q.fail(ctx, err, "store dead letter of %s", name)
+	if _, err := q.js.Publish(call, deadSubject(letter.Name), b, jetstream.WithMsgID(id)); err != nil {
+		return q.fail(ctx, err, "store dead letter of %s", letter.Name)
 	}
 	return nil
 }

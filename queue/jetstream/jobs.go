@@ -28,6 +28,8 @@ type record struct {
 	Sequence uint64 `json:"sequence"`
 	// Claim is that of the delivery that stands.
 	Claim string `json:"claim,omitempty"`
+
+	changed bool // by the call that returned this
 }
 
 func (r record) messageID() string { return fmt.Sprintf("%s.%d", r.Job.ID, r.Generation) }
@@ -39,6 +41,9 @@ var errKeep = errors.New("record needs no change")
 // a message, which the next Submit of the same job finds and mends.
 func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Status, error) {
 	if _, err := job.Encode(); err != nil {
+		return queue.Status{}, err
+	}
+	if _, err := q.Status(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrUnknown) { // expires what is overdue
 		return queue.Status{}, err
 	}
 	if !slices.Contains(q.cfg.Priorities, job.Priority) {
@@ -134,10 +139,17 @@ func (q *Queue) enqueue(ctx context.Context, rec record) (record, error) {
 	}
 	call, cancel := q.call(ctx)
 	defer cancel()
-	if rec.Generation > 0 && rec.Attempts == 0 {
+	afresh := rec.Generation > 0 && rec.Attempts == 0
+	if afresh {
 		// A job queued afresh begins its story again: whoever follows it must not stop at the old end.
 		if err := q.events.Purge(call, jetstream.WithPurgeSubject(eventSubject(rec.Job.ID))); err != nil {
 			return rec, q.fail(ctx, err, "clear events of job %s", rec.Job.ID)
+		}
+	}
+	var letter uint64 // of the run before
+	if afresh {
+		if letter, err = q.lastLetter(call, rec.Job.ID); err != nil {
+			return rec, q.fail(ctx, err, "look for the dead letter of job %s", rec.Job.ID)
 		}
 	}
 	body, err := rec.Job.Encode()
@@ -163,7 +175,10 @@ func (q *Queue) enqueue(ctx context.Context, rec record) (record, error) {
 		return rec, err
 	}
 	_ = q.nc.Publish(jobBell(rec.Job.Model), nil) // a lost ring costs one Poll
-	return rec, nil
+	if letter > 0 {
+		err = q.dropLetter(ctx, rec.Job.ID, letter)
+	}
+	return rec, err
 }
 
 // forgetMessage readies a record whose message is gone for another one: only a new id gets past the server's memory of
@@ -208,9 +223,19 @@ func (q *Queue) withdraw(ctx context.Context, rec record, before *record) error 
 	return nil
 }
 
-// Status returns what is known of a job; queue.ErrUnknown.
+// Status returns what is known of a job; queue.ErrUnknown. Whoever looks first at a job whose deadline has passed while
+// it waited ends it.
 func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
-	rec, err := q.change(ctx, id, func(*record) error { return errKeep })
+	rec, err := q.change(ctx, id, func(r *record) error {
+		if !r.overdue() {
+			return errKeep
+		}
+		r.State = queue.Expired
+		return nil
+	})
+	if err == nil && rec.changed {
+		err = q.ended(ctx, rec)
+	}
 	return rec.Status, err
 }
 
@@ -267,6 +292,7 @@ func (q *Queue) change(ctx context.Context, id string, edit func(*record) error)
 		}
 		_, err = q.jobs.Update(call, id, b, entry.Revision())
 		if err == nil {
+			rec.changed = true
 			return rec, nil
 		}
 		if !isConflict(err) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,9 +32,11 @@ type Queue struct {
 
 	bell    chan struct{} // rung when a job may be due
 	ringing *nats.Subscription
+	nudging *nats.Subscription
 
 	mu        sync.Mutex
 	consumers map[consumerKey]string
+	held      map[string]*delivery // by job: those to nudge
 	onClose   []func()
 }
 
@@ -74,7 +77,7 @@ func open(ctx context.Context, cfg Config, nc *nats.Conn, own bool) (*Queue, err
 	q := &Queue{
 		cfg: cfg, nc: nc, own: own,
 		bell:      make(chan struct{}, 1),
-		consumers: map[consumerKey]string{},
+		consumers: map[consumerKey]string{}, held: map[string]*delivery{},
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	closed := nc.StatusChanged(nats.CLOSED)
@@ -126,6 +129,10 @@ func (q *Queue) prepare(ctx context.Context) error {
 		if err != nil {
 			return q.fail(ctx, err, "listen for jobs")
 		}
+		q.nudging, err = q.nc.Subscribe(cancelBell("*"), func(m *nats.Msg) { q.nudge(strings.TrimPrefix(m.Subject, cancelBell(""))) })
+		if err != nil {
+			return q.fail(ctx, err, "listen for cancellations")
+		}
 	}
 	return nil
 }
@@ -153,8 +160,10 @@ func (q *Queue) Close() error {
 	for _, f := range closers {
 		f()
 	}
-	if q.ringing != nil {
-		_ = q.ringing.Unsubscribe() // fails only where it is gone already
+	for _, sub := range []*nats.Subscription{q.ringing, q.nudging} {
+		if sub != nil {
+			_ = sub.Unsubscribe() // fails only where it is gone already
+		}
 	}
 	if q.own {
 		q.nc.Close()

@@ -184,6 +184,7 @@ func (q *Queue) voidAttempts(ctx context.Context, jobs jetstream.Stream) error {
 				return errKeep
 			case job.Kind == queue.Resume:
 				r.State, r.Claim = queue.Cancelled, ""
+				r.Cancel = &queue.Cancellation{At: time.Now().UTC(), Reason: "the process that asked for the text ended"}
 			case r.State == queue.Running:
 				r.State, r.Claim, r.Attempts = queue.Queued, "", max(r.Attempts-1, 0)
 			default:

@@ -193,7 +193,12 @@ func (q *Queue) claim(ctx context.Context, msg *nats.Msg) (*delivery, error) {
 		if r.Sequence != 0 && r.Sequence != seq {
 			return errStray
 		}
-		r.Sequence, r.Claim = seq, claim
+		r.Sequence = seq
+		if r.overdue() {
+			r.State = queue.Expired
+			return nil
+		}
+		r.Claim = claim
 		if !r.State.Final() {
 			r.Attempts++
 			r.State = queue.Running
@@ -213,7 +218,15 @@ func (q *Queue) claim(ctx context.Context, msg *nats.Msg) (*delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &delivery{q: q, msg: msg, job: rec.Job, claim: claim, attempt: max(rec.Attempts, 1), turn: make(chan struct{}, 1)}, nil
+	if rec.Claim != claim { // it was of no use any more
+		return nil, errors.Join(q.tellEnded(ctx, rec), q.confirm(ctx, msg, ackOK, "drop expired job "+job.ID))
+	}
+	d := &delivery{
+		q: q, msg: msg, job: rec.Job, claim: claim, attempt: max(rec.Attempts, 1),
+		nudge: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+	}
+	q.hold(d)
+	return d, nil
 }
 
 // errStray says that another message stands for the job.
@@ -221,8 +234,9 @@ var errStray = errors.New("another message stands for the job")
 
 // bury moves a message that holds no job to the dead letters.
 func (q *Queue) bury(ctx context.Context, msg *nats.Msg, seq uint64, cause error) error {
-	letter := deadLetter{Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: time.Now().UTC(), Raw: msg.Data}
-	if err := q.sendDead(ctx, fmt.Sprintf("seq-%d", seq), fmt.Sprintf("seq-%d", seq), letter); err != nil {
+	name := fmt.Sprintf("seq-%d", seq)
+	letter := queue.Letter{Name: name, Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: time.Now().UTC(), Raw: msg.Data}
+	if err := q.sendDead(ctx, name, letter); err != nil {
 		return err
 	}
 	return q.confirm(ctx, msg, ackTerm, fmt.Sprintf("drop message %d, which holds no job", seq))

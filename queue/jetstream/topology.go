@@ -40,6 +40,7 @@ func handleSubject(job string) string { return "lector.handles." + job }
 func deadSubject(job string) string   { return "lector.dead." + job }
 func jobBell(model string) string     { return "lector.bell.jobs." + model }
 func eventBell(job string) string     { return "lector.bell.events." + job }
+func cancelBell(job string) string    { return "lector.bell.cancel." + job }
 
 // topology is every stream as it is created. Direct reads are off: they may come from a replica that lags, and
 // records and handles are read to decide.

@@ -37,6 +37,7 @@ type state struct {
 	events  map[string][]queue.Event
 	handles map[string][]byte
 	leases  map[string]*claim
+	letters map[string]queue.Letter
 	pause   *queue.Pause
 	rules   []*Rule
 	calls   map[string]int
@@ -49,6 +50,7 @@ type job struct {
 	queued bool   // the message is in the queue, whether delivered or not
 	holder uint64 // the delivery that has it; 0: nobody
 	due    time.Time
+	nudge  chan struct{} // of the delivery that has it
 }
 
 var _ queue.Queue = (*Memory)(nil)
@@ -64,6 +66,7 @@ func NewMemory(clock Clock) *Memory {
 		jobs:    map[string]*job{},
 		events:  map[string][]queue.Event{},
 		handles: map[string][]byte{},
+		letters: map[string]queue.Letter{},
 		leases:  map[string]*claim{},
 		calls:   map[string]int{},
 	})
@@ -100,6 +103,9 @@ func (m *Memory) Submit(ctx context.Context, order queue.Job) (queue.Status, err
 func (m *Memory) submit(order queue.Job) (queue.Status, error) {
 	s := m.state
 	j := s.jobs[order.ID]
+	if j != nil {
+		m.expire(j)
+	}
 	settled := j != nil && j.status.State.Final() && j.status.State != queue.Failed
 	if settled || j != nil && j.queued && j.status.State != queue.Failed {
 		return copyStatus(j.status), nil
@@ -115,6 +121,7 @@ func (m *Memory) submit(order queue.Job) (queue.Status, error) {
 		j = &job{status: queue.Status{Job: order, State: queue.Queued, Updated: now}}
 		s.jobs[order.ID] = j
 		delete(s.events, order.ID) // the story begins again
+		delete(s.letters, order.ID)
 	}
 	j.status.State = queue.Queued // also of a job whose message was taken out without a last word
 	j.order, j.queued, j.holder, j.due = s.next(), true, 0, now
@@ -127,6 +134,7 @@ func (m *Memory) Status(ctx context.Context, id string) (queue.Status, error) {
 	err := m.do(ctx, "Status", id, func() error {
 		j, err := m.state.job(id)
 		if err == nil {
+			m.expire(j)
 			st = copyStatus(j.status)
 		}
 		return err
@@ -195,6 +203,7 @@ func (m *Memory) take(kinds []queue.Kind) (*delivery, <-chan time.Time) {
 	var best *job
 	var soonest time.Duration
 	for _, j := range m.state.jobs {
+		m.expire(j)
 		if !j.queued || len(kinds) > 0 && !slices.Contains(kinds, j.status.Job.Kind) {
 			continue
 		}
@@ -232,7 +241,10 @@ func (m *Memory) claim(j *job) *delivery {
 		j.status.Attempts++
 		j.status.State, j.status.Updated = queue.Running, now
 	}
-	return &delivery{m: m, j: j, job: copyStatus(j.status).Job, claim: j.holder, attempt: max(j.status.Attempts, 1)}
+	j.nudge = make(chan struct{}, 1)
+	return &delivery{
+		m: m, j: j, job: copyStatus(j.status).Job, claim: j.holder, attempt: max(j.status.Attempts, 1), nudge: j.nudge,
+	}
 }
 
 // Publish appends an event to the job's story.
@@ -306,29 +318,6 @@ func (m *Memory) Handle(ctx context.Context, id string) ([]byte, error) {
 	return body, err
 }
 
-// Pause keeps Next waiting.
-func (m *Memory) Pause(ctx context.Context, p queue.Pause) error {
-	return m.do(ctx, "Pause", "", func() error { m.state.pause = &p; return nil })
-}
-
-// Unpause lets Next go on.
-func (m *Memory) Unpause(ctx context.Context) error {
-	return m.do(ctx, "Unpause", "", func() error { m.state.pause = nil; return nil })
-}
-
-// Paused returns the pause that stands, or nil.
-func (m *Memory) Paused(ctx context.Context) (*queue.Pause, error) {
-	var p *queue.Pause
-	err := m.do(ctx, "Paused", "", func() error {
-		if m.state.pause != nil {
-			standing := *m.state.pause
-			p = &standing
-		}
-		return nil
-	})
-	return p, err
-}
-
 // do runs one call under the lock, with the faults that the rules ask for, and tells those who wait.
 func (m *Memory) do(ctx context.Context, op, name string, call func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -345,7 +334,7 @@ func (m *Memory) do(ctx context.Context, op, name string, call func() error) err
 		return fmt.Errorf("%s %s: %w", op, name, rule.Err)
 	}
 	err := call()
-	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" && op != "Paused" {
+	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" && op != "Paused" && op != "List" && op != "DeadLetters" {
 		s.tell()
 	}
 	if rule != nil {

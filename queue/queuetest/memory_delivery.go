@@ -15,15 +15,27 @@ type delivery struct {
 	job     queue.Job
 	claim   uint64
 	attempt int
+	nudge   chan struct{}
 	settled bool
 }
 
 func (d *delivery) Job() queue.Job { return d.job }
 func (d *delivery) Attempt() int   { return d.attempt }
 
+// Nudged is sent to when somebody cancels the job.
+func (d *delivery) Nudged() <-chan struct{} { return d.nudge }
+
 // Extend gives the delivery another AckWait.
 func (d *delivery) Extend(ctx context.Context) error {
-	return d.do(ctx, "Extend", func() { d.j.due = d.m.clock.Now().Add(d.m.state.ackWait) })
+	cancelled := false
+	err := d.do(ctx, "Extend", func() {
+		d.j.due = d.m.clock.Now().Add(d.m.state.ackWait)
+		cancelled = d.j.status.Cancel != nil && !d.j.status.State.Final()
+	})
+	if err == nil && cancelled {
+		return fmt.Errorf("Extend attempt %d of job %s: %w", d.attempt, d.job.ID, queue.ErrCancelled)
+	}
+	return err
 }
 
 // Done takes the job out of the queue.
@@ -45,6 +57,8 @@ func (d *delivery) Release(ctx context.Context) error {
 func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 	return d.settle(ctx, "Reject", func() {
 		d.j.queued = false
+		letter := copyStatus(d.j.status)
+		d.m.state.letters[d.job.ID] = queue.Letter{Name: d.job.ID, Job: &letter.Job, Dead: dead, Attempts: d.attempt, At: d.m.clock.Now()}
 		if !d.j.status.State.Final() {
 			d.j.status.State, d.j.status.Dead, d.j.status.Updated = queue.Failed, &dead, d.m.clock.Now()
 		}
@@ -56,6 +70,9 @@ func (d *delivery) giveBack(attempts int, after time.Duration) {
 	d.j.holder, d.j.due = 0, now.Add(after)
 	if !d.j.status.State.Final() {
 		d.j.status.State, d.j.status.Attempts, d.j.status.Updated = queue.Queued, attempts, now
+		if c := d.j.status.Cancel; c != nil {
+			d.m.endWaiting(d.j, queue.Cancelled, c.Reason)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 func submitAndAdopt(f *fixture) {
 	j := ingestJob("a")
 	s := f.submit(j)
-	if s.State != queue.Queued || s.Attempts != 0 || s.Job.Ingest == nil || *s.Job.Ingest != *j.Ingest {
+	if s.State != queue.Queued || s.Attempts != 0 || s.Job.Ingest == nil || !reflect.DeepEqual(s.Job.Ingest, j.Ingest) {
 		f.Fatalf("status of a new job is %+v", s)
 	}
 	if s.Updated.IsZero() {
