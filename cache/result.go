@@ -20,12 +20,12 @@ func (s *Space) PutResult(ctx context.Context, job string, body []byte) (standin
 	if len(body) > maxResultBytes {
 		return nil, fmt.Errorf("store %s: %d bytes, more than %d: ask for less text", name, len(body), maxResultBytes)
 	}
-	b := append([]byte(Sum(body).String()+"\n"), body...)
+	b := append([]byte(resultSum(job, body).String()+"\n"), body...)
 	stored, err := s.putOnce(ctx, name, b, maxResultBytes+resultHead)
 	if err != nil {
 		return nil, err
 	}
-	standing, err = openResult(name, stored)
+	standing, err = s.openResult(job, stored)
 	if !errors.Is(err, ErrCorrupt) {
 		return standing, err
 	}
@@ -44,20 +44,24 @@ func (s *Space) Result(ctx context.Context, job string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openResult(s.ResultName(job), b)
+	return s.openResult(job, b)
 }
 
 // ResultName is the object that holds a job's result.
 func (s *Space) ResultName(job string) string { return s.TenantName() + "/results/" + job }
 
-// resultHead is the size of the line before a result: the digest of what follows, since the name does not say it.
+// resultHead is the size of the line before a result: a digest of the job and of what follows, since the name does not
+// say it, and one job's result must not pass for another's.
 const resultHead = int64(2*len(Digest{}) + 1)
 
-func openResult(name string, b []byte) ([]byte, error) {
+func resultSum(job string, body []byte) Digest { return Sum(append([]byte(job+"\n"), body...)) }
+
+func (s *Space) openResult(job string, b []byte) ([]byte, error) {
+	name := s.ResultName(job)
 	if int64(len(b)) < resultHead {
 		return nil, refuse(ErrCorrupt, "object %s is damaged: %d bytes are too few", name, len(b))
 	}
-	if got := Sum(b[resultHead:]); got.String()+"\n" != string(b[:resultHead]) {
+	if got := resultSum(job, b[resultHead:]); got.String()+"\n" != string(b[:resultHead]) {
 		return nil, refuse(ErrCorrupt, "object %s is damaged: its result has the digest %s, not the one before it", name, got)
 	}
 	return b[resultHead:], nil

@@ -155,6 +155,7 @@ type reader struct {
 	decoder *zstd.Decoder
 	header  header
 	at      int64  // plain bytes that were opened
+	taken   int64  // bytes of the object that were read
 	data    []byte // opened, not read yet
 	packed  []byte
 	planes  []byte
@@ -169,6 +170,7 @@ func newReader(dec *zstd.Decoder, name string, r io.ReadCloser) (*reader, error)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
+	o.taken = int64(n)
 	if o.header, err = parseHeader(name, b[:n]); err != nil {
 		return nil, err
 	}
@@ -216,6 +218,8 @@ func (o *reader) Read(p []byte) (int, error) {
 // finish is io.EOF, and an error when something follows the last block.
 func (o *reader) finish() error {
 	switch _, err := o.in.Peek(1); {
+	case o.taken != o.header.stored:
+		return damaged(o.name, "it has %d bytes, and its header says %d", o.taken, o.header.stored)
 	case err == nil:
 		return damaged(o.name, "something follows its last block")
 	case errors.Is(err, io.EOF):
@@ -272,7 +276,8 @@ func (o *reader) plane(to []byte) error {
 
 // fill reads a part of a block whole.
 func (o *reader) fill(b []byte, number int64) error {
-	_, err := io.ReadFull(o.in, b)
+	n, err := io.ReadFull(o.in, b)
+	o.taken += int64(n)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged(o.name, "it ends in block %d", number)
 	}

@@ -16,9 +16,11 @@ import (
 )
 
 // The marks of earlier runs lie in one object: a first line, then one line an unreachable object with the time of its
-// mark in nanoseconds and its name. It is an aid: losing it costs another grace, and no more.
+// mark in nanoseconds and its name, then the digest of all lines before, since a time that was damaged could end a grace
+// early. It is an aid: losing it costs another grace, and no more.
 const (
-	marksHead  = "lector gc 1\n"
+	marksHead  = "lector gc 2\n"
+	marksSum   = "sum "
 	maxMarks   = 300_000 // what is beyond waits for a later run
 	marksBytes = cache.MaxBlob
 )
@@ -48,8 +50,12 @@ func (r *run) readMarks(ctx context.Context) (map[string]time.Time, error) {
 }
 
 func parseMarks(b []byte) (map[string]time.Time, error) {
-	text, ok := strings.CutPrefix(string(b), marksHead)
-	if !ok || len(b) > marksBytes {
+	at := bytes.LastIndex(b, []byte(marksSum))
+	if at < 0 || len(b) > marksBytes || string(b[at:]) != marksSum+cache.Sum(b[:at]).String()+"\n" {
+		return nil, errors.New("no list of marks with its digest")
+	}
+	text, ok := strings.CutPrefix(string(b[:at]), marksHead)
+	if !ok {
 		return nil, errors.New("no list of marks")
 	}
 	marks := map[string]time.Time{}
@@ -81,11 +87,11 @@ func (r *run) writeMarks(ctx context.Context) error {
 func formatMarks(marks map[string]time.Time) []byte {
 	b := []byte(marksHead)
 	for i, name := range slices.Sorted(maps.Keys(marks)) {
-		if i == maxMarks || len(b)+len(name)+24 > marksBytes {
+		if i == maxMarks || len(b)+len(name)+24+len(marksSum)+2*len(cache.Digest{})+1 > marksBytes {
 			break
 		}
 		b = strconv.AppendInt(b, marks[name].UnixNano(), 10)
 		b = append(append(append(b, ' '), name...), '\n')
 	}
-	return b
+	return append(b, marksSum+cache.Sum(b).String()+"\n"...)
 }

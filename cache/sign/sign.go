@@ -163,7 +163,7 @@ func read(ctx context.Context, s *cache.Space, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	signature, err := hex.DecodeString(strings.TrimSuffix(string(b), "\n"))
-	if err != nil || len(b) != bodyBytes || len(signature) != ed25519.SignatureSize {
+	if err != nil || string(b) != hex.EncodeToString(signature)+"\n" || len(signature) != ed25519.SignatureSize {
 		return nil, fmt.Errorf("object %s is no signature: %w", name, cache.ErrCorrupt)
 	}
 	return signature, nil

@@ -1,4 +1,4 @@
-// Package tag gives handles names that people choose: tags/<name> holds the digest of a handle. It owns the tags
+// Package tag gives handles names that people choose: tags/<name> holds the digest of a handle and the name. It owns the tags
 // folder of a tenant.
 //
 // What it promises:
@@ -29,8 +29,9 @@ var ErrName = errors.New("not a tag")
 // maxName bounds a name, which people type.
 const maxName = 128
 
-// bodyBytes is the size of a stored tag: a digest in hex and a line feed.
-const bodyBytes = 65
+// body is what a tag holds: the digest of its handle in hex and its own name, so that one tag's bytes are not taken for
+// another's.
+func body(name string, handle cache.Digest) string { return handle.String() + " " + name + "\n" }
 
 // Tag is a name and the handle that it stands for.
 type Tag struct {
@@ -62,8 +63,8 @@ func Set(ctx context.Context, s *cache.Space, name string, handle cache.Digest) 
 	if _, err := s.Handle(ctx, handle); err != nil {
 		return fmt.Errorf("set tag %s: %w", name, err)
 	}
-	body := strings.NewReader(handle.String() + "\n")
-	if err := s.Store.Put(ctx, Folder(s)+name, body, bodyBytes, cache.Replace); err != nil {
+	b := body(name, handle)
+	if err := s.Store.Put(ctx, Folder(s)+name, strings.NewReader(b), int64(len(b)), cache.Replace); err != nil {
 		return fmt.Errorf("set tag %s: %w", name, err)
 	}
 	return nil
@@ -81,13 +82,13 @@ func Get(ctx context.Context, s *cache.Space, name string) (d cache.Digest, err 
 	if err != nil {
 		return d, err
 	}
-	b, err := io.ReadAll(io.LimitReader(r, bodyBytes+1))
+	b, err := io.ReadAll(io.LimitReader(r, int64(len(body(name, d)))+1))
 	if err := errors.Join(err, r.Close()); err != nil {
 		return d, fmt.Errorf("read tag %s: %w", name, err)
 	}
-	text, whole := strings.CutSuffix(string(b), "\n")
-	if d, err = cache.ParseDigest(text); err != nil || !whole {
-		return d, fmt.Errorf("tag %s holds no digest of a handle: %w: set it again", name, cache.ErrCorrupt)
+	text, _, _ := strings.Cut(string(b), " ")
+	if d, err = cache.ParseDigest(text); err != nil || string(b) != body(name, d) {
+		return cache.Digest{}, fmt.Errorf("tag %s does not hold the digest of a handle and its own name: %w: set it again", name, cache.ErrCorrupt)
 	}
 	return d, nil
 }
