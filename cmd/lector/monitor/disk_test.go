@@ -38,7 +38,7 @@ func TestDiskIsShown(t *testing.T) {
 	if err := batch.Close(); err != nil {
 		t.Fatal(err)
 	}
-	name := "default/blobs/" + strings.Repeat("a", 64)
+	name := "default/blobs/" + cache.Sum([]byte("x")).String()
 	if err := far.Put(t.Context(), name, strings.NewReader("x"), 1, cache.IfAbsent); err != nil {
 		t.Fatal(err)
 	}
