@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -39,8 +38,8 @@ func (m *mortal) try(what string, do func() error) error {
 	if m.dead {
 		return errDead
 	}
-	if i := strings.Index(what, "/rolling/resume-"); i >= 0 { // a resume's id is its own in every run
-		what = what[:i] + "/rolling/resume/" + path.Base(what)
+	if folder, id, ok := strings.Cut(what, "/resume-"); ok { // a resume's id is its own in every run
+		what = folder + "/resume" + strings.TrimLeft(id, "0123456789abcdef")
 	}
 	n := 1
 	for _, e := range m.effects {
@@ -98,6 +97,68 @@ func (s mortalStore) Stat(ctx context.Context, name string) (cache.Object, error
 	}
 	return s.Store.Stat(ctx, name)
 }
+
+// mortalStager makes effects of what a spool does on its disk, or a store that stages; what is put from there reaches the
+// store of its own accord, or through puts.
+type mortalStager struct {
+	cache.Stager
+	*mortal
+	puts bool // nothing else sees them
+}
+
+// mortalStagingStore can stage.
+type mortalStagingStore struct {
+	mortalStore
+	stager mortalStager
+}
+
+func (s mortalStagingStore) Stage(ctx context.Context, sizes []int64) (cache.Batch, error) {
+	return s.stager.Stage(ctx, sizes)
+}
+
+// mortalView is a store as a mortal process sees it. It can stage where the store can.
+func mortalView(s cache.Store, m *mortal) cache.Store {
+	if st, ok := s.(cache.Stager); ok {
+		return mortalStagingStore{mortalStore{s, m}, mortalStager{st, m, true}}
+	}
+	return mortalStore{s, m}
+}
+
+func (s mortalStager) Stage(ctx context.Context, sizes []int64) (b cache.Batch, err error) {
+	if err := s.look(); err != nil {
+		return nil, err
+	}
+	b, err = s.Stager.Stage(ctx, sizes)
+	return mortalBatch{b, s.mortal, s.puts}, err
+}
+
+type mortalBatch struct {
+	cache.Batch
+	*mortal
+	puts bool
+}
+
+func (b mortalBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (staged cache.Staged, err error) {
+	err = b.try("spool", func() error {
+		staged, err = b.Batch.Add(ctx, body, size)
+		return err
+	})
+	if b.puts {
+		staged = mortalStaged{staged, b.mortal}
+	}
+	return staged, err
+}
+
+type mortalStaged struct {
+	cache.Staged
+	*mortal
+}
+
+func (t mortalStaged) Put(ctx context.Context, name string, how cache.PutMode) error {
+	return t.try("put "+name, func() error { return t.Staged.Put(ctx, name, how) })
+}
+
+func (b mortalBatch) Close() error { return b.try("empty the spool", b.Batch.Close) }
 
 type mortalQueue struct {
 	queue.Queue
@@ -157,7 +218,8 @@ func (d mortalDelivery) Release(ctx context.Context) error {
 // Promise 8, at every effect of an ingest: the next process finishes with the same handle and computes again at
 // most one cell. The document has cells whose state is kept and cells whose state is rolling.
 func TestCrashAtEveryEffect(t *testing.T) {
-	if n := (crashes{t: t, repeated: enginetest.ToyGrid}).run(); n < 50 {
+	c := crashes{tokens: 11*enginetest.ToyGrid + 3, spread: 3, repeated: enginetest.ToyGrid, world: inMemory(false), both: true, bubble: true}
+	if n := c.run(t); n < 50 {
 		t.Errorf("an ingest had only %d effects", n)
 	}
 }
@@ -165,83 +227,142 @@ func TestCrashAtEveryEffect(t *testing.T) {
 // The same where the store takes one cell while the next is computed: at most one finished cell is lost, the one on its
 // way, beside the one that is being computed.
 func TestCrashAtEveryEffectBehindCompute(t *testing.T) {
-	if n := (crashes{t: t, repeated: 2 * enginetest.ToyGrid, spool: true}).run(); n < 70 {
+	c := crashes{tokens: 11*enginetest.ToyGrid + 3, spread: 3, repeated: 2 * enginetest.ToyGrid, world: inMemory(true), both: true, bubble: true}
+	if n := c.run(t); n < 70 {
 		t.Errorf("an ingest had only %d effects", n)
+	}
+}
+
+// world is what outlives a process: a store, and a spool's folder.
+type world struct {
+	store func() cache.Store // a view of its own
+	// spool is what a process stages in, nil for what its store has, and how the end of the process leaves it.
+	spool func(cache.Store) (spool cache.Stager, end func())
+	check func() // after all
+}
+
+// inMemory has what the rig has, and a spool that goes with its process.
+func inMemory(spooled bool) func(*rig) world {
+	return func(r *rig) world {
+		w := world{store: func() cache.Store { return r.store }, check: func() {}}
+		if spooled {
+			w.spool = func(s cache.Store) (cache.Stager, func()) { return cachetest.NewSpool(s, 1<<20), func() {} }
+		}
+		return w
 	}
 }
 
 // crashes kills an ingest at every effect.
 type crashes struct {
-	t        *testing.T
-	spool    bool
+	tokens   int
+	spread   int // states that are kept
 	repeated int // most tokens that are computed again
+	world    func(*rig) world
+	both     bool // die after each effect, too; otherwise the next one's "before" is the same to the world
+	bubble   bool // time is not real
 }
 
-const crashTokens = 11*enginetest.ToyGrid + 3
-
 // run returns how many effects there were.
-func (c crashes) run() int {
+func (c crashes) run(t *testing.T) int {
 	life := &mortal{}
 	want := ""
-	synctest.Test(c.t, func(t *testing.T) {
+	c.in(t, func(t *testing.T) {
 		r := newRig(t)
-		id := c.ingest(r, life)
+		w := c.world(r)
+		id := c.submit(r, w)
+		c.work(r, w, life)
 		want = r.receipt(id).HandleDigest
+		w.check()
 	})
 	for _, at := range life.effects {
-		for _, after := range []bool{false, true} {
-			synctest.Test(c.t, func(t *testing.T) { c.die(newRig(t), &mortal{at: at, after: after}, want) })
+		c.in(t, func(t *testing.T) {
+			if !c.bubble {
+				t.Parallel()
+			}
+			c.die(newRig(t), &mortal{at: at}, want)
+		})
+		if c.both {
+			c.in(t, func(t *testing.T) { c.die(newRig(t), &mortal{at: at, after: true}, want) })
 		}
 	}
 	return len(life.effects)
 }
 
-// ingest submits the document and lets a mortal process work on it.
-func (c crashes) ingest(r *rig, life *mortal) string {
-	submitted := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	id := r.submit(r.ingestJob(prose(crashTokens), worker.IngestOptions{TTL: time.Hour, Submitted: submitted}))
-	doomed := r.another(r.toy)
-	doomed.Queue, doomed.Space.Store = mortalQueue{r.queue, life}, mortalStore{r.store, life}
-	if c.spool {
-		spool := cachetest.NewSpool(doomed.Space.Store, 1<<20)
-		spool.BeforeAdd = func(context.Context, int64) error { return life.try("spool", func() error { return nil }) }
-		doomed.Space.Spool = spool
+func (c crashes) in(t *testing.T, do func(*testing.T)) {
+	if c.bubble {
+		synctest.Test(t, do)
+		return
 	}
-	doomed.Config.KeepSpread = 3
-	r.turn(doomed)
-	return id
+	t.Run("", do)
+}
+
+// submit stores the document and its order.
+func (c crashes) submit(r *rig, w world) string {
+	r.Helper()
+	d, err := worker.StoreDocument(r.Context(), &cache.Space{Store: w.store()}, prose(c.tokens))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return r.submit(worker.NewIngest(r.identity(), d, worker.IngestOptions{
+		TTL: time.Hour, Submitted: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Tokens: c.tokens,
+	}))
+}
+
+// work lets a process, mortal or not (nil), work on the next delivery, with views of its own.
+func (c crashes) work(r *rig, w world, life *mortal) {
+	r.Helper()
+	p := r.another(r.toy)
+	p.Config.KeepSpread = c.spread
+	store, end := w.store(), func() {}
+	if life != nil {
+		p.Queue, store = mortalQueue{r.queue, life}, mortalView(store, life)
+	}
+	p.Space = &cache.Space{Store: store}
+	if w.spool != nil {
+		p.Space.Spool, end = w.spool(store)
+		if life != nil {
+			p.Space.Spool = mortalStager{p.Space.Spool, life, false}
+		}
+	}
+	defer end()
+	r.turn(p)
 }
 
 // die kills one process at one effect, and checks what is left and what the next one makes of it.
 func (c crashes) die(r *rig, life *mortal, want string) {
 	died := fmt.Sprintf("died at %s (after: %v)", life.at, life.after)
-	id := c.ingest(r, life)
+	w := c.world(r)
+	id := c.submit(r, w)
+	c.work(r, w, life)
 	if !life.dead {
 		r.Fatalf("%s did not happen", life.at)
 	}
-	c.lost(r, id, died)
-	r.revive(id)
+	c.lost(r, w, id, died)
+	r.queue = r.queue.Restart()
+	if r.queue.Pending() > 0 {
+		c.work(r, w, nil)
+	}
 	if got := r.receipt(id); got.HandleDigest != want {
 		r.Errorf("promise 8: %s: handle is %s, want %s", died, got.HandleDigest, want)
 	}
-	if n := r.toy.Prefilled(); n > crashTokens+c.repeated {
-		r.Errorf("promise 8: %s: %d tokens were computed for %d", died, n, crashTokens)
+	if n := r.toy.Prefilled(); n > c.tokens+c.repeated {
+		r.Errorf("promise 8: %s: %d tokens were computed for %d", died, n, c.tokens)
 	}
-	for _, name := range r.store.Names() {
-		if kindOf(name) == "rolling" {
-			r.Errorf("%s: %s is left", died, name)
-		}
+	if names := namesOf(r, w.store(), "default/rolling/"); len(names) > 0 {
+		r.Errorf("%s: %v is left", died, names)
 	}
 	if events := r.types(id); events[len(events)-1] != queue.EventDone {
 		r.Errorf("%s: the story ends with %s", died, events[len(events)-1])
 	}
+	w.check()
 }
 
-// lost counts the finished cells that the store does not have: those that the story told of.
-func (c crashes) lost(r *rig, id, died string) {
-	tokens := prose(crashTokens)
+// lost counts the finished cells that the store does not have, which are those that the story told of, and holds every
+// handle that shows against what it names.
+func (c crashes) lost(r *rig, w world, id, died string) {
+	tokens, space := prose(c.tokens), &cache.Space{Store: w.store()}
 	keys := cache.Keys(r.identity().Producer, tokens, cache.Boundaries(len(tokens), enginetest.ToyGrid))
-	stored, _, err := r.Space.Deepest(r.Context(), id, keys)
+	stored, _, err := space.Deepest(r.Context(), id, keys)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -254,11 +375,28 @@ func (c crashes) lost(r *rig, id, died string) {
 	if finished > stored+1 {
 		r.Errorf("promise 8: %s: %d cells were finished, %d are stored", died, finished, stored)
 	}
-	for _, name := range r.store.Names() {
-		if kind := kindOf(name); kind == "handles" && stored < len(keys) {
-			r.Errorf("%s: %s shows before its state is stored", died, name)
+	for h, err := range space.Handles(r.Context()) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		m, err := space.Manifest(r.Context(), h.Handle.Manifest)
+		if err == nil {
+			_, err = space.Verify(r.Context(), m)
+		}
+		if err != nil {
+			r.Errorf("%s: a handle shows, and %v", died, err)
 		}
 	}
+}
+
+func namesOf(r *rig, s cache.Store, prefix string) (names []string) {
+	for o, err := range s.List(r.Context(), prefix) {
+		if err != nil {
+			r.Fatal(err)
+		}
+		names = append(names, o.Name)
+	}
+	return names
 }
 
 // revive starts a process over what the dead one left, and lets it settle the job.
