@@ -139,6 +139,11 @@ func delta() []check {
 			r.DeltaGates(g, beta, a, b, r.normal(48, 1), r.normal(48, 1))
 			r.out(g, beta)
 		}},
+		{"RoundState", "3 x 100", exact, exact, func(r *run) {
+			s, loss := r.put(r.normal(300, 3), 100), r.blank(3, 2)
+			r.RoundState(s, loss)
+			r.out(s)
+		}},
 		{"GatedNorm", "6 x 3 x 128", elementwise, elementwise, func(r *run) {
 			o, p, z := r.put(r.normal(6*384, 1), 384), r.put(r.normal(6*384, 1), 384), r.put(r.normal(6*384, 3), 384)
 			w := r.normal(128, 1)
