@@ -41,6 +41,9 @@ func (m *mortal) try(what string, do func() error) error {
 	if folder, id, ok := strings.Cut(what, "/resume-"); ok { // a resume's id is its own in every run
 		what = folder + "/resume" + strings.TrimLeft(id, "0123456789abcdef")
 	}
+	if i := strings.Index(what, "/results/resume-"); i >= 0 {
+		what = what[:i] + "/results/resume"
+	}
 	n := 1
 	for _, e := range m.effects {
 		if strings.HasPrefix(e, what+" #") {
