@@ -24,6 +24,12 @@ type IngestOptions struct {
 	TTL       time.Duration // of the handle, from Submitted; 0: never expires
 	Priority  string        // "": DefaultPriority
 	Submitted time.Time
+	Deadline  time.Time         // zero: none; not part of the job's id
+	Labels    map[string]string // not part of the job's id
+	Tenant    string            // not part of the job's id
+	HandleAt  []int             // tokens after which handles are wanted on the way, ascending
+	// Key makes the job's id, with the model, in place of all that the order says.
+	Key string
 	// Again makes another job of the same order, such as when the handle of the first has expired.
 	Again string
 }
@@ -39,18 +45,38 @@ func StoreDocument(ctx context.Context, space *cache.Space, tokens []int32) (cac
 // NewIngest builds the order to read a stored document. Its id is a pure function of the model, the document and
 // the options that change the outcome, so that the same order again finds the job that stands (promise 5).
 func NewIngest(id cache.Identity, document cache.Digest, o IngestOptions) queue.Job {
+	return queue.Job{
+		Version: queue.JobVersion, ID: "ingest-" + ingestID(id, document, o), Kind: queue.Ingest,
+		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(),
+		Deadline: o.Deadline, Labels: o.Labels, Tenant: o.Tenant,
+		Ingest: &queue.IngestOrder{
+			Document: document.String(), Tokens: o.Tokens, Name: o.Name, Capacity: o.Capacity, TTL: o.TTL, HandleAt: o.HandleAt,
+		},
+	}
+}
+
+func ingestID(id cache.Identity, document cache.Digest, o IngestOptions) string {
 	h := sha256.New()
+	number := func(n int) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
+	if o.Key != "" {
+		h.Write([]byte("lector ingest key 1\n"))
+		h.Write(id.Model[:])
+		h.Write([]byte(o.Key + "\n" + o.Again))
+		return hex.EncodeToString(h.Sum(nil)[:16])
+	}
 	h.Write([]byte("lector ingest job 1\n"))
 	h.Write(id.Producer[:])
 	h.Write(document[:])
-	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(o.TTL)))
-	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(o.Capacity)))
+	number(int(o.TTL))
+	number(o.Capacity)
 	h.Write([]byte(o.Again))
-	return queue.Job{
-		Version: queue.JobVersion, ID: "ingest-" + hex.EncodeToString(h.Sum(nil)[:16]), Kind: queue.Ingest,
-		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(),
-		Ingest: &queue.IngestOrder{Document: document.String(), Tokens: o.Tokens, Name: o.Name, Capacity: o.Capacity, TTL: o.TTL},
+	if len(o.HandleAt) > 0 {
+		h.Write([]byte("\nhandles\n"))
+		for _, n := range o.HandleAt {
+			number(n)
+		}
 	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // ResumeOptions are what a resume job says beside its order.

@@ -15,6 +15,9 @@
 //     a chunk is durable in the store before the next one is finished, which is to be computed and staged; and where
 //     nothing can stage it, before the next one is begun.
 //
+// A job that is cancelled, or whose deadline passes, ends at its next boundary: what is stored by then is kept, under a handle
+// of its own that is the job's result.
+//
 // What it refuses: to construct a collaborator, to read the environment, to know what a network looks like, to
 // choose a faster path silently, and to try again what cannot come out otherwise.
 //

@@ -70,11 +70,14 @@ func FateOf(err error, attempt int, jitter uint64, c Config) Fate {
 // context, and a damaged object explains a state that does not fit.
 func classify(err error) Fate {
 	is := func(target error) bool { return errors.Is(err, target) }
+	var end *endError
 	switch {
 	case err == nil:
 		return Fate{Action: Finish, Class: ClassDone}
 	case is(queue.ErrLost):
 		return Fate{Action: Abandon, Class: "lost"}
+	case errors.As(err, &end):
+		return Fate{Action: Finish, Class: string(end.state)}
 	case is(errDrain):
 		return Fate{Action: Release, Class: "drain"}
 	case is(queue.ErrClosed):

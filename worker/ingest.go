@@ -26,6 +26,7 @@ type ingest struct {
 	keys     []cache.Key     // of the cells' ends
 	nodes    []cache.Node    // of the cells that are finished: stored, or the last one on its way
 	seq      engine.Sequence // holds the state at their end; nil while nothing is to be computed
+	wanted   []int           // cells at whose end the order wants a handle that is still to come
 	pending  *upload         // of the last of nodes, while it is on its way into the store
 	receipt  Receipt
 }
@@ -41,21 +42,40 @@ func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 		return Receipt{}, err
 	}
 	defer func() { err = errors.Join(err, in.landed(ctx), in.replace(nil)) }()
-	if err := in.catchUp(ctx); err != nil {
-		return Receipt{}, err
-	}
-	for len(in.nodes) < len(in.cells) {
-		if err := in.cell(ctx); err != nil {
+	err = in.read(ctx)
+	var end *endError
+	if errors.As(err, &end) {
+		if err := in.partial(ctx); err != nil {
 			return Receipt{}, err
 		}
+		return in.receipt, end
 	}
-	if err := in.landed(ctx); err != nil {
-		return Receipt{}, err
+	if err == nil {
+		err = in.publish(ctx)
 	}
-	if err := in.publish(ctx); err != nil {
+	if err != nil {
 		return Receipt{}, err
 	}
 	return in.receipt, nil
+}
+
+// read brings every cell of the document into the store.
+func (in *ingest) read(ctx context.Context) error {
+	if err := in.catchUp(ctx); err != nil {
+		return err
+	}
+	for len(in.nodes) < len(in.cells) {
+		if err := in.handlesOnTheWay(ctx); err != nil {
+			return err
+		}
+		if err := in.cell(ctx); err != nil {
+			return err
+		}
+	}
+	if err := in.landed(ctx); err != nil {
+		return err
+	}
+	return in.handlesOnTheWay(ctx)
 }
 
 // published finds the handle of an earlier attempt that got that far, and makes the receipt from it: nothing of
@@ -109,6 +129,7 @@ func (in *ingest) open(ctx context.Context) error {
 		}
 	}
 	in.cells = Plan(len(in.tokens), grid, info.MaxChunk, in.config.KeepSpread)
+	in.wanted = markEarly(in.cells, in.order.HandleAt)
 	in.keys = cache.Keys(in.identity.Producer, in.tokens, cache.Boundaries(len(in.tokens), grid))
 	in.receipt.Document, in.receipt.Chunks = in.order.Document, len(in.cells)
 	in.receipt.Tokens.Total = len(in.tokens)
@@ -257,6 +278,9 @@ func (in *ingest) claim(ctx context.Context, name string) (waited bool, err erro
 				return fmt.Errorf("claim %s: %w", name, err)
 			}
 			waited = true
+			if err := in.drained(); err != nil {
+				return err
+			}
 			select {
 			case <-time.After(in.config.WaitPoll):
 			case <-in.drain:
@@ -395,9 +419,8 @@ func (in *ingest) publish(ctx context.Context) error {
 	return nil
 }
 
-// putHandle stores the manifest of a chain and a handle for it, and publishes the handle as the job's. One that
-// was published before must be the same.
-func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
+// makeHandle stores the manifest of a chain and a handle for it.
+func (a *attempt) makeHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
 	m, digest, err := a.Space.PutManifest(ctx, a.identity, nodes) // read back and verified when it returns: promise 3
 	if err != nil {
 		return m, cache.Handle{}, err
@@ -408,7 +431,14 @@ func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Du
 	if ttl > 0 {
 		h.Expires = a.job.Submitted.Add(ttl).UTC() // from the order, so that a repeat gives the same bytes
 	}
-	if _, err := a.Space.PutHandle(ctx, h); err != nil {
+	_, err = a.Space.PutHandle(ctx, h)
+	return m, h, err
+}
+
+// putHandle is makeHandle, and publishes the handle as the job's. One that was published before must be the same.
+func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
+	m, h, err := a.makeHandle(ctx, nodes, ttl)
+	if err != nil {
 		return m, h, err
 	}
 	if err := a.own(ctx); err != nil {

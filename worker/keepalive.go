@@ -17,8 +17,9 @@ type keepalive struct {
 	wait     time.Duration // the queue's redelivery time
 	alarms
 
-	mu     sync.Mutex // guards claims
+	mu     sync.Mutex // guards what follows
 	claims map[string]queue.Lease
+	ending bool // somebody wants the job to end
 
 	cancel  context.CancelFunc
 	stopped chan struct{}
@@ -57,8 +58,13 @@ func (k *keepalive) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
+		case <-k.delivery.Nudged():
 		}
 		err := k.extend(ctx)
+		if errors.Is(err, queue.ErrCancelled) {
+			k.end()
+			err = nil // the delivery is ours still
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -80,6 +86,20 @@ func (k *keepalive) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.wait/3)
 	defer cancel()
 	return k.delivery.Extend(ctx)
+}
+
+// end notes that somebody wants the job to end.
+func (k *keepalive) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ending = true
+}
+
+// cancelled says that somebody wants the job to end.
+func (k *keepalive) cancelled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ending
 }
 
 // renew keeps the claims. One that is lost is let go: a second worker on the same cell writes the same bytes, so

@@ -105,6 +105,9 @@ func (a *attempt) ending(fate Fate, settled error) Ending {
 	switch fate.Action {
 	case Finish:
 		e.Final = queue.Done
+		if a.early != "" {
+			e.Final = a.early
+		}
 		if a.standing != nil {
 			e.Final = a.standing.State
 		}

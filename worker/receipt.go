@@ -14,17 +14,26 @@ type Receipt struct {
 	HandleDigest string            `json:"handle_digest"` // what a resume order holds
 	Expires      *time.Time        `json:"expires,omitempty"`
 	Tokens       TokenCounts       `json:"tokens"`
-	Chunks       int               `json:"chunks"`        // grid cells of the document
-	StateBytes   int64             `json:"state_bytes"`   // what a resume reads
-	WrittenBytes int64             `json:"written_bytes"` // stored by this attempt
-	ReusedBytes  int64             `json:"reused_bytes"`  // wanted by this attempt and there already
+	Chunks       int               `json:"chunks"`            // grid cells of the document
+	Partial      int               `json:"partial,omitempty"` // tokens of the handle's state, where the job ended before the document did
+	Early        []EarlyHandle     `json:"early,omitempty"`   // that the order wanted on the way
+	StateBytes   int64             `json:"state_bytes"`       // what a resume reads
+	WrittenBytes int64             `json:"written_bytes"`     // stored by this attempt
+	ReusedBytes  int64             `json:"reused_bytes"`      // wanted by this attempt and there already
 	Seconds      IngestSeconds     `json:"seconds"`
 	Engine       engine.ChunkStats `json:"engine"` // of the computed chunks
 	Host         string            `json:"host"`
 	Attempt      int               `json:"attempt"`
 }
 
-// TokenCounts says where a document's state came from: Restored + Computed = Total.
+// EarlyHandle is a handle for the beginning of a document.
+type EarlyHandle struct {
+	Tokens       int    `json:"tokens"`
+	Handle       string `json:"handle"`
+	HandleDigest string `json:"handle_digest"`
+}
+
+// TokenCounts says where a document's state came from: Restored + Computed = Total, or the receipt's Partial.
 type TokenCounts struct {
 	Total    int `json:"total"`
 	Restored int `json:"restored"`

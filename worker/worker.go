@@ -96,6 +96,7 @@ type attempt struct {
 	identity cache.Identity
 	standing *queue.Status // the job was final before
 	lastGood int           // tokens of the deepest boundary known to be stored
+	early    queue.State   // what the job ended as before its work was done; "": it did not
 	result   any           // of work that was done in this attempt
 }
 
@@ -130,23 +131,45 @@ func (a *attempt) work(ctx context.Context) error {
 	if a.delivery.Attempt() > a.config.Attempts {
 		return fmt.Errorf("attempt %d of job %s where %d are allowed: %w", a.delivery.Attempt(), a.job.ID, a.config.Attempts, errAttempts)
 	}
-	if err := a.begin(ctx); err != nil {
-		return err
+	if err == nil && standing.Cancel != nil {
+		a.alive.end()
 	}
-	var result any
-	switch a.job.Kind {
-	case queue.Ingest:
-		result, err = a.ingest(ctx)
-	case queue.Resume:
-		result, err = a.resume(ctx)
-	default:
-		err = fmt.Errorf("job kind %q: %w", a.job.Kind, ErrInput)
+	result, err := a.carry(ctx)
+	var end *endError
+	if errors.As(err, &end) {
+		if err := a.finish(ctx, end, result); err != nil {
+			return err
+		}
+		return end
 	}
 	if err != nil {
 		return err
 	}
 	a.result = result
 	return a.conclude(ctx, result)
+}
+
+// carry does the work of the job's kind. Beside an endError it returns what was kept, if that is anything.
+func (a *attempt) carry(ctx context.Context) (any, error) {
+	if err := a.begin(ctx); err != nil {
+		return nil, err
+	}
+	switch a.job.Kind {
+	case queue.Ingest:
+		r, err := a.ingest(ctx)
+		var end *endError
+		if err != nil && !errors.As(err, &end) {
+			return nil, err
+		}
+		return r, err
+	case queue.Resume:
+		r, err := a.resume(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+	return nil, fmt.Errorf("job kind %q: %w", a.job.Kind, ErrInput)
 }
 
 // retell repeats the end of the story of a job that was final before: whoever set that state may have died before
@@ -157,6 +180,12 @@ func (a *attempt) retell(ctx context.Context) error {
 		return a.tell(ctx, queue.Event{Type: queue.EventDone, Result: s.Result})
 	case queue.Failed:
 		return a.tell(ctx, queue.Event{Type: queue.EventFailed, Dead: s.Dead})
+	case queue.Cancelled, queue.Expired:
+		e := queue.Event{Type: queue.EventEnded, State: s.State, Result: s.Result}
+		if s.Cancel != nil {
+			e.Reason = s.Cancel.Reason
+		}
+		return a.tell(ctx, e)
 	}
 	return nil
 }
@@ -173,7 +202,8 @@ func (a *attempt) begin(ctx context.Context) error {
 	if model := a.identity.Model.String(); a.job.Model != model {
 		return fmt.Errorf("job is for model %s, this worker has %s: %w", a.job.Model, model, cache.ErrIncompatible)
 	}
-	if err := a.drained(); err != nil {
+	var end *endError
+	if err := a.drained(); err != nil && !(errors.As(err, &end) && a.delivery.Attempt() > 1) { // an attempt before may have left something
 		return err
 	}
 	if err := a.setStatus(ctx, queue.Status{State: queue.Running}); err != nil {
@@ -235,7 +265,7 @@ func (a *attempt) carryOut(ctx context.Context, fate Fate, err error) error {
 	case Release:
 		return a.delivery.Release(ctx)
 	case Reject, Alarm:
-		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood, Alarm: a.alarmOf(err)}
+		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood, Host: a.Host, Alarm: a.alarmOf(err)}
 		status := a.setStatus(ctx, queue.Status{State: queue.Failed, Dead: &dead})
 		if errors.Is(status, queue.ErrLost) {
 			return status // somebody else has the last word
@@ -258,8 +288,11 @@ func (a *attempt) setStatus(ctx context.Context, s queue.Status) error {
 	return nil
 }
 
-// drained is errDrain once the worker is to end. Work asks at the places where it can stop.
+// drained is errDrain once the worker is to end, or says that the job is. Work asks at the places where it can stop.
 func (a *attempt) drained() error {
+	if err := a.asked(); err != nil {
+		return err
+	}
 	select {
 	case <-a.drain:
 		return errDrain
@@ -268,9 +301,10 @@ func (a *attempt) drained() error {
 	}
 }
 
-// own asks the queue whether the delivery is still ours, before something that others will see.
+// own asks the queue whether the delivery is still ours, before something that others will see. It is while the job is
+// to be cancelled, too.
 func (a *attempt) own(ctx context.Context) error {
-	if err := a.delivery.Extend(ctx); err != nil {
+	if err := a.delivery.Extend(ctx); err != nil && !errors.Is(err, queue.ErrCancelled) {
 		return fmt.Errorf("extend delivery of job %s: %w", a.job.ID, err)
 	}
 	return nil
