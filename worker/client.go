@@ -81,6 +81,7 @@ func ingestID(id cache.Identity, document cache.Digest, o IngestOptions) string 
 
 // ResumeOptions are what a resume job says beside its order.
 type ResumeOptions struct {
+	Model     string // of the workers; "": the identity's
 	Priority  string // "": DefaultPriority
 	Submitted time.Time
 	Seed      *uint64 // of the sampling; nil: a random one, fixed here so that a second attempt gives the same text
@@ -94,9 +95,12 @@ func NewResume(id cache.Identity, order queue.ResumeOrder, o ResumeOptions) queu
 	if o.Seed != nil {
 		order.Sampling.Seed = *o.Seed
 	}
+	if o.Model == "" {
+		o.Model = id.Model.String()
+	}
 	return queue.Job{
 		Version: queue.JobVersion, ID: "resume-" + hex.EncodeToString(random[:16]), Kind: queue.Resume,
-		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Resume: &order,
+		Model: o.Model, Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Resume: &order,
 	}
 }
 

@@ -425,7 +425,9 @@ func TestResumeCrashAtEveryEffect(t *testing.T) {
 			r := newRig(t)
 			from := r.ingest(prose(21))
 			life := &mortal{at: effects[i], after: i%2 == 0}
-			id := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{Text: "and then", MaxTokens: 12, Drafts: 2, Keep: true}))
+			job := r.resumeJob(from.HandleDigest, queue.ResumeOrder{Text: "and then", MaxTokens: 12, Drafts: 2, Keep: true})
+			job.ID = "resume-again" // effects are found by their names
+			id := r.submit(job)
 			doomed := r.another(r.toy)
 			doomed.Queue, doomed.Space.Store = mortalQueue{r.queue, life}, mortalStore{r.store, life}
 			r.turn(doomed)

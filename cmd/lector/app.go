@@ -7,13 +7,14 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"lector/cmd/lector/tracing"
-
 	"lector/engine/cpu"
+	"lector/queue"
 )
 
 // app is what every command shares: the streams and the global flags.
@@ -30,8 +31,9 @@ type app struct {
 	float32  bool   // products in float32 where a device would stage in half
 	workers  int
 	verbose  bool
-	compress bool // blobs that are written
-	service  bool // this command serves others
+	compress bool          // blobs that are written
+	ackWait  time.Duration // of the queue; 0: the usual
+	serves   []queue.Kind  // kinds of jobs that this command takes for others
 	trust    trust
 	nats     natsFlags
 	log      logFlags

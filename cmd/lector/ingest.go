@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -140,57 +139,44 @@ func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string
 	if err := s.admit(tokens, f.capacity); err != nil {
 		return outcome{}, err
 	}
-	document, err := worker.StoreDocument(ctx, s.space, tokens)
+	order := worker.IngestOptions{Tokens: len(tokens), Name: name, Capacity: f.capacity, TTL: f.ttl, Submitted: time.Now()}
+	status, err := s.client().Ingest(ctx, s.identity, tokens, order)
 	if err != nil {
 		return outcome{}, err
 	}
-	again, now := "", time.Now().UTC()
-	for {
-		job := worker.NewIngest(s.identity, document, worker.IngestOptions{
-			Tokens: len(tokens), Name: name, Capacity: f.capacity, TTL: f.ttl, Submitted: now, Again: again,
-		})
-		status, worked, err := s.runIngest(ctx, job)
-		if err != nil {
-			return outcome{}, err
-		}
-		receipt, err := result[worker.Receipt](status)
-		if err != nil || worked {
-			return outcome{Receipt: receipt}, err
-		}
-		gone, err := s.handleGone(ctx, receipt)
-		if err != nil || !gone {
-			return adopt(receipt), err
-		}
-		again = receipt.HandleDigest
+	if s.isAgain(status.Job, order) {
+		s.app.note("the earlier handle of this document no longer holds; reading it again")
 	}
-}
-
-// runIngest shows the progress of a job; worked says that it was not done before.
-func (s *session) runIngest(ctx context.Context, job queue.Job) (status queue.Status, worked bool, err error) {
+	if status.State == queue.Done {
+		receipt, err := result[worker.Receipt](status)
+		return adopt(receipt), err
+	}
 	p := newProgress(s.app)
-	status, worked, err = s.run(ctx, job, p.heard)
+	status, err = s.follow(ctx, status.Job, p.heard)
 	p.end()
-	if err != nil && ctx.Err() != nil && !s.app.nats.remote() {
+	if err != nil && ctx.Err() != nil && !s.served(queue.Ingest) {
 		s.app.note("stopped after the last whole chunk; the same command goes on from there")
 	}
-	return status, worked, err
+	if err != nil {
+		return outcome{}, err
+	}
+	receipt, err := result[worker.Receipt](status)
+	return outcome{Receipt: receipt}, err
 }
 
-// handleGone says that a receipt's handle has expired or is no longer stored.
-func (s *session) handleGone(ctx context.Context, r worker.Receipt) (bool, error) {
-	d, err := cache.ParseDigest(r.HandleDigest)
-	if err != nil {
-		return false, fmt.Errorf("read receipt: %w", err)
+// isAgain says that a job is not the first of its order.
+func (s *session) isAgain(job queue.Job, order worker.IngestOptions) bool {
+	d, err := cache.ParseDigest(job.Ingest.Document)
+	return err == nil && worker.NewIngest(s.identity, d, order).ID != job.ID
+}
+
+// result decodes the result of a finished job.
+func result[T any](status queue.Status) (T, error) {
+	var r T
+	if err := json.Unmarshal(status.Result, &r); err != nil {
+		return r, fmt.Errorf("decode result of job %s: %w", status.Job.ID, err)
 	}
-	h, err := s.space.Handle(ctx, d)
-	if err == nil {
-		err = h.Valid(time.Now())
-	}
-	if errors.Is(err, cache.ErrExpired) || errors.Is(err, cache.ErrNotFound) {
-		s.app.note("the earlier handle of this document no longer holds; reading it again")
-		return true, nil
-	}
-	return false, err
+	return r, nil
 }
 
 // admit refuses what the engine would, before anything is stored.

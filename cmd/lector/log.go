@@ -86,7 +86,7 @@ func (a *app) openLog() {
 		level = a.log.level.Level
 	case a.verbose:
 		level = zapcore.DebugLevel
-	case a.service:
+	case len(a.serves) > 0:
 		level = zapcore.InfoLevel
 	}
 	out := zapcore.Lock(zapcore.AddSync(a.err))

@@ -88,6 +88,7 @@ func (a *app) queueInit(ctx context.Context, f queueLimits) error {
 
 // openQueueOnly opens the queue without a model: to look at it or to change it, not to work.
 func (a *app) openQueueOnly(ctx context.Context, cfg jetstream.Config) (*jetstream.Queue, closers, error) {
+	cfg.Visit = true
 	q, server, err := a.openQueue(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"lector/queue"
 	"lector/queue/jetstream"
 )
 
@@ -168,29 +166,20 @@ func (a *app) openQueue(ctx context.Context, cfg jetstream.Config) (*jetstream.Q
 // queueFolder is where a data folder keeps its queue.
 const queueFolder = "queue"
 
-// takeNotice is after how long a job that no worker has taken is worth a word.
-const takeNotice = 10 * time.Second
-
-// await follows a job that the workers of a fleet see through, until it is final.
-func (s *session) await(ctx context.Context, job queue.Job, heard func(queue.Event)) error {
-	began := time.Now()
-	quiet := time.AfterFunc(takeNotice, func() {
-		s.app.note("no worker has taken the job yet; it waits for one of model %.16s", job.Model)
-	})
-	defer quiet.Stop()
-	err := s.queue.Follow(ctx, job.ID, func(e queue.Event) bool {
-		quiet.Stop()
-		final := e.Type == queue.EventDone || e.Type == queue.EventFailed
-		if final || !e.At.Before(began) {
-			heard(e)
-		}
-		return !final
-	})
-	if err != nil && ctx.Err() != nil {
-		s.app.note("job %s goes on without this command; the same command watches it again", job.ID)
+// joinQueue opens a queue that another process keeps: a fleet's, or that of the data folder; jetstream.ErrNoServer where
+// nobody serves the folder.
+func (a *app) joinQueue(ctx context.Context) (*jetstream.Queue, error) {
+	if a.nats.remote() {
+		q, _, err := a.openQueue(ctx, jetstream.Config{})
+		return q, err
 	}
+	data, err := a.dataFolder()
 	if err != nil {
-		return fmt.Errorf("follow job %s: %w", job.ID, err)
+		return nil, err
 	}
-	return nil
+	q, err := jetstream.Connect(ctx, jetstream.Config{Dir: filepath.Join(data, queueFolder)})
+	if err != nil {
+		return nil, fmt.Errorf("open queue: %w", err)
+	}
+	return q, nil
 }

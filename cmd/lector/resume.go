@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lector/cache"
 	"lector/engine"
 	"lector/queue"
+	"lector/queue/jetstream"
 	"lector/worker"
+	"lector/worker/client"
 )
 
 // resumeFlags are what a resume says beside the handle.
@@ -28,6 +31,9 @@ type resumeFlags struct {
 	seeded, drafting             bool // --seed, --drafts were given
 	stops                        []string
 	ttl                          time.Duration
+	branches                     int
+	detach, pieces               bool
+	attach                       string // job
 }
 
 // usualDrafts is how many tokens are drafted ahead where nobody says.
@@ -36,36 +42,59 @@ const usualDrafts = 2
 func newResume(a *app) *cobra.Command {
 	var f resumeFlags
 	c := &cobra.Command{
-		Use:   "resume HANDLE",
+		Use:   "resume HANDLE | resume --attach JOB",
 		Short: "Go on from a handle: restore the state, read a prompt, stream the text",
 		Long: "resume restores the state that a handle names, reads the prompt and streams the text that follows. HANDLE is\n" +
 			"what ingest printed, or its beginning (at least 8 characters after lh1-), or a tag. Without a prompt the text goes on from\n" +
-			"the document's end.",
-		Args: cobra.ExactArgs(1),
+			"the document's end. With --nats, or beside a lector worker on the same data folder, that worker makes the text and no\n" +
+			"model is loaded here; --detach then prints the job, and --attach hears it, from the beginning, as often as wanted.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if (f.attach != "") == (len(args) == 1) || len(args) > 1 {
+				return errors.New("give a HANDLE, or --attach JOB")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.seeded, f.drafting = c.Flags().Changed("seed"), c.Flags().Changed("drafts")
+			if f.attach != "" {
+				return a.attach(c.Context(), f)
+			}
 			return a.resume(c.Context(), args[0], f)
 		},
 	}
 	fs := c.Flags()
+	f.declarePrompt(fs)
+	f.declareText(fs)
+	fs.BoolVar(&f.keep, "keep", false, "store the extended state and print a handle for it on standard error")
+	fs.DurationVar(&f.ttl, "ttl", 0, "how long that handle is valid (default: for good)")
+	fs.BoolVar(&f.asJSON, "json", false, "print the result as JSON instead of streaming the text")
+	fs.BoolVar(&f.pieces, "pieces", false, "stream the text as JSON lines with their place: branch, index of the first token, byte offset, attempt")
+	fs.BoolVar(&f.detach, "detach", false, "print the job and leave it to the workers")
+	fs.StringVar(&f.attach, "attach", "", "stream the text of a `job` that was submitted before")
+	a.metricsFlag(fs)
+	return c
+}
+
+// declarePrompt declares what follows the document.
+func (f *resumeFlags) declarePrompt(fs *pflag.FlagSet) {
 	fs.StringVar(&f.prompt, "prompt", "", "`text` that follows the document; - reads it from standard input")
 	fs.StringVar(&f.chat, "chat", "", "user `message`, or a JSON array of {role, content}, rendered by the chat template")
 	fs.StringVar(&f.system, "system", "", "system `message` before a --chat message")
 	fs.BoolVar(&f.thinking, "thinking", false, "let the model think before it answers a --chat")
 	fs.StringVar(&f.tokens, "tokens", "", "token `ids` that follow the document")
+}
+
+// declareText declares how the text is made.
+func (f *resumeFlags) declareText(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.temperature, "temperature", 0, "0 is greedy; higher is more random")
 	fs.IntVar(&f.topK, "top-k", 0, "choose among the `k` likeliest tokens (0: all)")
 	fs.Float64Var(&f.topP, "top-p", 1, "choose among the likeliest tokens that sum to this `probability`")
 	fs.Uint64Var(&f.seed, "seed", 0, "`number` that fixes the random choices (default: a random one)")
 	fs.StringArrayVar(&f.stops, "stop", nil, "end before this `text`; may be given again")
+	fs.IntVar(&f.branches, "n", 1, "texts to make, each by random choices of its own; they share the document and the prompt")
 	fs.IntVar(&f.maxTokens, "max-tokens", 256, "most tokens to generate")
 	fs.IntVar(&f.drafts, "drafts", 0, "tokens drafted ahead, 0 to 3; they change the speed, never the text (default: 2 with a draft head)")
 	fs.IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
-	fs.BoolVar(&f.keep, "keep", false, "store the extended state and print a handle for it on standard error")
-	fs.DurationVar(&f.ttl, "ttl", 0, "how long that handle is valid (default: for good)")
-	fs.BoolVar(&f.asJSON, "json", false, "print the result as JSON instead of streaming the text")
-	a.metricsFlag(fs)
-	return c
 }
 
 func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
@@ -79,24 +108,184 @@ func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
 		}
 		f.prompt = string(text)
 	}
+	done, err := a.resumeElsewhere(ctx, handle, f)
+	if err != nil || done {
+		return err
+	}
+	return a.resumeHere(ctx, handle, f)
+}
+
+// resumeElsewhere leaves the job to a fleet, or to the worker that owns the data folder; done is false where there is
+// neither.
+func (a *app) resumeElsewhere(ctx context.Context, name string, f resumeFlags) (done bool, err error) {
+	d, err := a.openDesk(ctx)
+	if errors.Is(err, jetstream.ErrNoServer) {
+		if f.detach {
+			return true, errNobody(queue.Resume)
+		}
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	defer a.closeDesk(d)
+	digest, m, err := a.resumable(ctx, d.Space, name)
+	if err != nil {
+		return true, err
+	}
+	model, err := a.modelNow(ctx, m.Identity)
+	if err != nil {
+		return true, err
+	}
+	if !d.serves(a, queue.Resume, model) {
+		if f.detach {
+			return true, errNobody(queue.Resume)
+		}
+		return false, nil
+	}
+	status, err := f.submit(ctx, d.Client, digest, model)
+	if err != nil {
+		return true, err
+	}
+	if f.detach {
+		_, err := fmt.Fprintln(a.out, status.Job.ID)
+		return true, err
+	}
+	wait := func(ctx context.Context, follow func(context.Context) error) error {
+		return a.await(ctx, d.queue, status.Job, follow)
+	}
+	return true, resuming(name, a.hear(ctx, hearing{d.Client, status.Job, wait}, f))
+}
+
+// resumeHere loads the model and works on the job in this process.
+func (a *app) resumeHere(ctx context.Context, name string, f resumeFlags) error {
 	s, err := a.openSession(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { s.linger(ctx); s.closeNoted() }()
-	job, err := s.resumeJob(ctx, handle, f)
+	digest, m, err := a.resumable(ctx, s.space, name)
 	if err != nil {
 		return err
 	}
-	status, _, err := s.run(ctx, job, func(e queue.Event) {
-		if e.Type == queue.EventTokens && !f.asJSON {
-			fmt.Fprint(a.out, e.Text)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("resume %s: %w", handle, err)
+	if err := s.identity.CompatibleSalted(m.Identity, s.salts[1:]); err != nil {
+		return fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), a.withSettings(err, m.Identity))
 	}
-	r, err := result[worker.Result](status)
+	status, err := f.submit(ctx, s.client(), digest, s.identity.Model.String())
+	if err != nil {
+		return err
+	}
+	wait := func(ctx context.Context, follow func(context.Context) error) error {
+		return s.beside(ctx, status.Job, follow)
+	}
+	return resuming(name, a.hear(ctx, hearing{s.client(), status.Job, wait}, f))
+}
+
+// resuming says what was done when a job failed.
+func resuming(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("resume %s: %w", what, err)
+}
+
+// attach streams the text of a job that was submitted before.
+func (a *app) attach(ctx context.Context, f resumeFlags) error {
+	q, closer, err := a.openQueueOnly(ctx, jetstream.Config{})
+	if err != nil {
+		return err
+	}
+	defer closeNoted(a, closer)
+	store, space, err := a.openSpace(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { closeNoted(a, closers{store}) }()
+	status, err := q.Status(ctx, f.attach)
+	if errors.Is(err, queue.ErrUnknown) || err == nil && status.Job.Kind != queue.Resume {
+		return badInput(fmt.Errorf("there is no resume %q in this queue", f.attach))
+	}
+	if err != nil {
+		return err
+	}
+	wait := func(ctx context.Context, follow func(context.Context) error) error {
+		return a.await(ctx, q, status.Job, follow)
+	}
+	return resuming("--attach "+f.attach, a.hear(ctx, hearing{&client.Client{Queue: q, Space: space}, status.Job, wait}, f))
+}
+
+// resumable finds a handle that a person names, and what it is the state of.
+func (a *app) resumable(ctx context.Context, space *cache.Space, name string) (cache.Digest, cache.Manifest, error) {
+	digest, handle, err := a.findTrusted(ctx, space, name)
+	if err != nil {
+		return digest, cache.Manifest{}, err
+	}
+	if err := handle.Valid(time.Now()); err != nil {
+		return digest, cache.Manifest{}, err
+	}
+	m, err := space.Manifest(ctx, handle.Manifest)
+	return digest, m, err
+}
+
+// modelNow is the model whose workers resume a state: of a state that was stored under an older salt or seal key, the
+// same model under the newest.
+func (a *app) modelNow(ctx context.Context, id cache.Identity) (string, error) {
+	salts, err := a.salts(ctx)
+	if err != nil {
+		return "", err
+	}
+	if now := cache.NewIdentity(id.Fields, id.Class, id.Grid, salts[0]); now.CompatibleSalted(id, salts[1:]) == nil {
+		return now.Model.String(), nil
+	}
+	return id.Model.String(), nil // whoever has its salt takes it
+}
+
+// submit orders the text that the flags describe, of the workers of a model.
+func (f *resumeFlags) submit(ctx context.Context, c *client.Client, handle cache.Digest, model string) (queue.Status, error) {
+	order := queue.ResumeOrder{
+		Handle: handle.String(), Text: f.prompt, Thinking: f.thinking, MaxTokens: f.maxTokens, Stop: f.stops,
+		Sampling: queue.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP},
+		Drafts:   usualDrafts, Capacity: f.capacity, Keep: f.keep, TTL: f.ttl,
+	}
+	if f.drafting {
+		order.Drafts = f.drafts
+	}
+	if f.branches > 1 {
+		order.Branches = f.branches
+	}
+	var err error
+	if order.Chat, err = f.messages(); err != nil {
+		return queue.Status{}, badInput(err)
+	}
+	if order.Tokens, err = parseTokens(f.tokens); err != nil {
+		return queue.Status{}, badInput(err)
+	}
+	opt := worker.ResumeOptions{Model: model}
+	if f.seeded {
+		opt.Seed = &f.seed
+	}
+	return c.Resume(ctx, order, opt)
+}
+
+// hearing is a job whose text is heard, and how it is waited for.
+type hearing struct {
+	client *client.Client
+	job    queue.Job
+	wait   func(ctx context.Context, follow func(context.Context) error) error
+}
+
+// hear streams a job's texts, or waits for its result, and says what came of it.
+func (a *app) hear(ctx context.Context, h hearing, f resumeFlags) error {
+	var r worker.Result
+	err := h.wait(ctx, func(ctx context.Context) (err error) {
+		if !f.asJSON {
+			if err := a.stream(ctx, h, f.pieces); err != nil {
+				return err
+			}
+		}
+		r, err = h.client.Result(ctx, h.job.ID)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -105,18 +294,51 @@ func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := a.vouch(ctx, s.space, d); err != nil {
+		if err := a.vouch(ctx, h.client.Space, d); err != nil {
 			return err
 		}
 	}
 	return a.printResult(r, f)
 }
 
+// stream prints the texts as they come.
+func (a *app) stream(ctx context.Context, h hearing, pieces bool) error {
+	several, branch := h.job.Resume.Branches > 1, -1
+	for p, err := range h.client.Stream(ctx, h.job.ID, nil) {
+		if err != nil {
+			return err
+		}
+		if err := a.printPiece(p, several && p.Branch != branch, pieces); err != nil {
+			return err
+		}
+		branch = p.Branch
+	}
+	return nil
+}
+
+// printPiece prints a piece of text, under the number of its branch where another begins.
+func (a *app) printPiece(p client.Piece, begins, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.out).Encode(p)
+	}
+	text := p.Text
+	if begins {
+		text = fmt.Sprintf("[%d]%s", p.Branch+1, text)
+		if p.Branch > 0 {
+			text = "\n" + text
+		}
+	}
+	_, err := fmt.Fprint(a.out, text)
+	return err
+}
+
 func (a *app) printResult(r worker.Result, f resumeFlags) error {
 	if f.asJSON {
 		return json.NewEncoder(a.out).Encode(r)
 	}
-	fmt.Fprintln(a.out)
+	if !f.pieces {
+		fmt.Fprintln(a.out)
+	}
 	if a.verbose {
 		a.note("restored %d tokens in %.2f s, prefilled %d in %.2f s, generated %d in %.2f s, %d of %d drafts accepted, ended by %s",
 			r.Usage.Restored, r.Timings.Restore, r.Usage.Prefilled, r.Timings.Prefill, r.Usage.Generated, r.Timings.Decode,
@@ -149,6 +371,12 @@ func (f *resumeFlags) check() error {
 		return fmt.Errorf("--top-k %d: 0 or more", f.topK)
 	case f.maxTokens < 1:
 		return fmt.Errorf("--max-tokens %d: at least 1", f.maxTokens)
+	case f.branches < 1 || f.branches > queue.MaxBranches:
+		return fmt.Errorf("--n %d: 1 to %d", f.branches, queue.MaxBranches)
+	case f.branches > 1 && f.keep:
+		return errors.New("--keep stores the state of one text: leave --n out")
+	case f.asJSON && f.pieces:
+		return errors.New("give one of --json and --pieces")
 	case f.drafts < 0 || f.drafts > engine.MaxDrafts:
 		return fmt.Errorf("--drafts %d: 0 to %d", f.drafts, engine.MaxDrafts)
 	case f.ttl < 0:
@@ -160,52 +388,6 @@ func (f *resumeFlags) check() error {
 		}
 	}
 	return nil
-}
-
-// resumeJob finds the handle, checks that this model can take it and builds the order.
-func (s *session) resumeJob(ctx context.Context, name string, f resumeFlags) (queue.Job, error) {
-	digest, handle, err := s.app.findTrusted(ctx, s.space, name)
-	if err != nil {
-		return queue.Job{}, err
-	}
-	if err := handle.Valid(time.Now()); err != nil {
-		return queue.Job{}, err
-	}
-	manifest, err := s.space.Manifest(ctx, handle.Manifest)
-	if err != nil {
-		return queue.Job{}, err
-	}
-	if err := s.identity.CompatibleSalted(manifest.Identity, s.salts[1:]); err != nil {
-		return queue.Job{}, fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), s.app.withSettings(err, manifest.Identity))
-	}
-	order := queue.ResumeOrder{
-		Handle: digest.String(), Text: f.prompt, Thinking: f.thinking, MaxTokens: f.maxTokens, Stop: f.stops,
-		Sampling: queue.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP},
-		Drafts:   s.drafts(f), Capacity: f.capacity, Keep: f.keep, TTL: f.ttl,
-	}
-	if order.Chat, err = f.messages(); err != nil {
-		return queue.Job{}, badInput(err)
-	}
-	if order.Tokens, err = parseTokens(f.tokens); err != nil {
-		return queue.Job{}, badInput(err)
-	}
-	opt := worker.ResumeOptions{Submitted: time.Now()}
-	if f.seeded {
-		opt.Seed = &f.seed
-	}
-	job := worker.NewResume(s.identity, order, opt)
-	return job, badInput(job.Validate())
-}
-
-// drafts is how many tokens are drafted ahead.
-func (s *session) drafts(f resumeFlags) int {
-	switch {
-	case !s.model.engine.Info().DraftHead:
-		return 0
-	case !f.drafting:
-		return usualDrafts
-	}
-	return f.drafts
 }
 
 // messages reads --chat: one user message, or a JSON array of messages.

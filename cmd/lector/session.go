@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,6 +28,7 @@ type session struct {
 	space    *cache.Space
 	spool    io.Closer // nil: none
 	queue    queue.Queue
+	joined   *jetstream.Queue  // the same, as it is
 	server   *jetstream.Server // nil where another process owns the data folder
 	log      *zap.Logger
 	watched  *watched        // what it shows of itself
@@ -99,11 +98,11 @@ func (s *session) open(ctx context.Context) error {
 	if err := probeStore(ctx, s.space.Store); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.service})
+	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.serves, AckWait: s.app.ackWait})
 	if err != nil {
 		return err
 	}
-	s.queue, s.server = q, server
+	s.queue, s.joined, s.server = q, q, server
 	if err := s.openSpool(); err != nil {
 		return err
 	}
@@ -167,6 +166,7 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
 		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.meter(), Tracer: s.drawer(),
 	}
+	w.Config.AckWait = s.app.ackWait
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()
 	}
@@ -185,100 +185,4 @@ func (q announcing) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delive
 		q.heard(d.Job())
 	}
 	return d, err
-}
-
-// jobFailed is a job that became a dead letter.
-type jobFailed struct {
-	id   string
-	dead queue.Dead
-}
-
-func (e jobFailed) Error() string { return e.dead.Reason }
-
-// inputClasses are the reasons of a dead letter that the input is at fault for.
-func inputClasses() []string {
-	return []string{"bad-input", "incompatible", "corrupt", "sealed", "expired", "not-found", "numeric", "state", "probe"}
-}
-
-// run submits a job and works until it is final, calling heard with each of its events. worked says that it was
-// not done before.
-func (s *session) run(ctx context.Context, job queue.Job, heard func(queue.Event)) (status queue.Status, worked bool, err error) {
-	if status, err = s.submit(ctx, job); err != nil {
-		return status, false, fmt.Errorf("submit job: %w", err)
-	}
-	if worked = status.State != queue.Done; worked {
-		if err := s.work(ctx, job, heard); err != nil {
-			return status, worked, err
-		}
-		if status, err = s.queue.Status(ctx, job.ID); err != nil {
-			return status, worked, fmt.Errorf("read status of job %s: %w", job.ID, err)
-		}
-	}
-	if status.State == queue.Failed && status.Dead != nil {
-		err := error(jobFailed{id: job.ID, dead: *status.Dead})
-		if slices.Contains(inputClasses(), status.Dead.Class) {
-			err = badInput(err)
-		}
-		return status, worked, err
-	}
-	if status.State != queue.Done {
-		return status, worked, fmt.Errorf("job %s ended as %s", job.ID, status.State)
-	}
-	return status, worked, nil
-}
-
-// work runs a worker beside the job's events until the job is final, or waits for a fleet's. An interrupt drains the
-// worker: the chunk at hand is finished and stored.
-func (s *session) work(ctx context.Context, job queue.Job, heard func(queue.Event)) error {
-	if p, err := s.queue.Paused(ctx); err == nil && p != nil {
-		s.app.note("the queue is %s ('lector queue resume' ends that)", pausedLine(*p))
-	}
-	if s.app.nats.remote() {
-		return s.await(ctx, job, heard)
-	}
-	began := time.Now()
-	drain, stop := context.WithCancel(ctx)
-	defer stop()
-	worked := make(chan error, 1)
-	w := s.worker(func(j queue.Job) {
-		if j.ID != job.ID && j.Ingest != nil {
-			s.app.note("first finishing an earlier ingest: %s (%d tokens)", j.Ingest.Name, j.Ingest.Tokens)
-		}
-	})
-	watch, unwatch := context.WithCancel(ctx)
-	defer unwatch()
-	go func() {
-		err := w.Run(drain, job.Kind)
-		if err != nil {
-			unwatch() // without a worker nothing more will happen
-		}
-		worked <- err
-	}()
-	followErr := s.queue.Follow(watch, job.ID, func(e queue.Event) bool {
-		final := e.Type == queue.EventDone || e.Type == queue.EventFailed
-		if final || !e.At.Before(began) { // what an earlier run went through is not this one's progress
-			heard(e)
-		}
-		return !final
-	})
-	stop()
-	if err := <-worked; err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if followErr != nil {
-		return fmt.Errorf("follow job %s: %w", job.ID, followErr)
-	}
-	return nil
-}
-
-// result decodes the result of a finished job.
-func result[T any](status queue.Status) (T, error) {
-	var r T
-	if err := json.Unmarshal(status.Result, &r); err != nil {
-		return r, fmt.Errorf("decode result of job %s: %w", status.Job.ID, err)
-	}
-	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ type workerFlags struct {
 	kinds   []string
 	slots   int
 	ingests int
+	ackWait time.Duration
 }
 
 func newWorker(a *app) *cobra.Command {
@@ -33,6 +35,7 @@ func newWorker(a *app) *cobra.Command {
 	fs.StringSliceVar(&f.kinds, "kinds", []string{string(queue.Ingest), string(queue.Resume)}, "`kinds` of jobs to take: ingest, resume, or both")
 	fs.IntVar(&f.slots, "slots", 4, "resumes worked on at once; they take turns on the engine")
 	fs.IntVar(&f.ingests, "ingests", 1, "documents read at once; more than one rarely pays on one engine")
+	fs.DurationVar(&f.ackWait, "ack-wait", 30*time.Second, "how long the queue waits for a word of a worker before another gets its job; the same for a whole fleet")
 	a.metricsFlag(fs)
 	return c
 }
@@ -55,6 +58,8 @@ func (f *workerFlags) counts() (worker.Slots, error) {
 		return nil, errors.New("--kinds is empty: give ingest, resume, or both")
 	case f.slots < 1:
 		return nil, fmt.Errorf("--slots %d: at least 1", f.slots)
+	case f.ackWait < time.Second:
+		return nil, fmt.Errorf("--ack-wait %v: at least 1s", f.ackWait)
 	case f.ingests < 1:
 		return nil, fmt.Errorf("--ingests %d: at least 1", f.ingests)
 	}
@@ -66,7 +71,10 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	if err != nil {
 		return badInput(err)
 	}
-	a.service = true
+	for kind := range slots {
+		a.serves = append(a.serves, kind)
+	}
+	a.ackWait = f.ackWait
 	s, err := a.openSession(ctx)
 	if err != nil {
 		return err
@@ -75,7 +83,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	defer context.AfterFunc(ctx, s.watched.drain)()
 	info := s.model.engine.Info()
 	a.note("worker of model %s (%.12s) on %s takes %s", info.Name, s.identity.Model.String(), s.model.device.name, strings.Join(f.kinds, ", "))
-	w := s.worker(func(j queue.Job) { a.note("%s: taken", j.ID) })
+	w := s.worker(func(queue.Job) {})
 	err = w.Serve(ctx, slots)
 	if err == nil && ctx.Err() != nil {
 		a.note("drained: every job at hand is stored and given back")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"lector/queue"
 )
 
 // Config says which server to talk to and how to use it. The zero value of a field means its default.
@@ -23,9 +24,12 @@ type Config struct {
 	Dir string
 	// Lock is the lock that the caller holds on Dir; Embedded takes one itself when it is nil.
 	Lock *FolderLock
-	// Service says that the owner of Dir serves others: what an earlier owner left goes on where it was, resumes too, and
-	// an attempt that died with it counts, so that a job which ends the process ends as a dead letter.
-	Service bool
+	// Service is the kinds of jobs that the owner of Dir takes for others, of Model; nil: it serves nobody but itself. What
+	// an earlier owner left goes on where it was, resumes too, and an attempt that died with it counts, so that a job
+	// which ends the process ends as a dead letter.
+	Service []queue.Kind
+	// Visit says that the owner of Dir only looks or submits: what an earlier owner left stays for the next that works.
+	Visit bool
 
 	// Model is the model whose jobs Next hands out; a queue without one only submits and watches.
 	Model string

@@ -16,10 +16,11 @@ import (
 
 // Queue is a queue.Queue over one NATS connection.
 type Queue struct {
-	cfg Config
-	nc  *nats.Conn
-	own bool // the connection is ours to close
-	js  jetstream.JetStream
+	cfg   Config
+	nc    *nats.Conn
+	own   bool    // the connection is ours to close
+	owner address // of the data folder, where that is another process that serves others
+	js    jetstream.JetStream
 
 	jobs, leases    jetstream.KeyValue
 	events, handles jetstream.Stream

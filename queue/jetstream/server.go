@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,6 +49,9 @@ type address struct {
 	URL   string `json:"url"`
 	Token string `json:"token"`
 	PID   int    `json:"pid"`
+
+	Model   string       `json:"model,omitempty"`   // whose jobs the owner takes for others
+	Service []queue.Kind `json:"service,omitempty"` // their kinds
 }
 
 // Embedded starts the server of cfg.Dir and makes this process its owner; a *LockedError when there is another. Every write
@@ -157,7 +161,8 @@ func (s *Server) voidEarlierOwner(ctx context.Context) error {
 
 // voidAttempts puts every job that is still in the queue back to before the attempt that died with the earlier owner:
 // killing a process is not the job's fault and does not count. Resumes are cancelled: their tokens went to a process
-// that ended with the owner, so nobody is left to hear them. An owner that serves others does neither.
+// that ended with the owner, so nobody is left to hear them. An owner that serves others does neither, and one that only
+// looks leaves all of it to the next.
 func (q *Queue) voidAttempts(ctx context.Context, jobs jetstream.Stream) error {
 	for next := uint64(1); ; {
 		call, cancel := q.call(ctx)
@@ -176,11 +181,11 @@ func (q *Queue) voidAttempts(ctx context.Context, jobs jetstream.Stream) error {
 		}
 		_, err = q.change(ctx, job.ID, func(r *record) error {
 			switch {
-			case r.State.Final():
+			case r.State.Final() || q.cfg.Visit:
 				return errKeep
-			case q.cfg.Service && r.State == queue.Running:
+			case r.State == queue.Running && len(q.cfg.Service) > 0:
 				r.State, r.Claim = queue.Queued, ""
-			case q.cfg.Service:
+			case len(q.cfg.Service) > 0:
 				return errKeep
 			case job.Kind == queue.Resume:
 				r.State, r.Claim = queue.Cancelled, ""
@@ -288,7 +293,7 @@ func (s *Server) Close() error {
 
 // writeAddress replaces the address file whole, so that a reader sees no half of it.
 func (s *Server) writeAddress() error {
-	b, err := json.Marshal(address{URL: s.srv.ClientURL(), Token: s.token, PID: os.Getpid()})
+	b, err := json.Marshal(address{URL: s.srv.ClientURL(), Token: s.token, PID: os.Getpid(), Model: s.cfg.Model, Service: s.cfg.Service})
 	if err != nil {
 		return fmt.Errorf("encode address of queue server: %w", err)
 	}
@@ -333,7 +338,16 @@ func Connect(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil { // a file left by a killed owner; whoever has its port now knows no such token
 		return nil, fmt.Errorf("connect to queue of %s: %w (%w)", cfg.Dir, ErrNoServer, err)
 	}
-	return open(ctx, cfg, nc, true)
+	q, err := open(ctx, cfg, nc, true)
+	if err == nil && len(a.Service) > 0 {
+		q.owner = a
+	}
+	return q, err
+}
+
+// Served says that the owner of the data folder, another process, takes jobs of this kind and model for others.
+func (q *Queue) Served(kind queue.Kind, model string) bool {
+	return q.owner.Model == model && slices.Contains(q.owner.Service, kind)
 }
 
 // Share makes this process the owner of cfg.Dir, or connects to the owner there is; the server is nil then. It waits

@@ -254,12 +254,23 @@ func TestNewOwnerCancelsResumes(t *testing.T) {
 // An owner that serves others keeps the resumes that an earlier one left, and the attempts that ended with it.
 func TestServiceKeepsWhatWasLeft(t *testing.T) {
 	cfg := config(t.TempDir())
-	cfg.Service = true
+	cfg.Service = []queue.Kind{queue.Resume}
 	s, q := serve(t, cfg)
+	other := must(jetstream.Connect(t.Context(), cfg))(t)
+	if !other.Served(queue.Resume, cfg.Model) || other.Served(queue.Ingest, cfg.Model) || other.Served(queue.Resume, "another") || q.Served(queue.Resume, cfg.Model) {
+		t.Error("who takes jobs for others is told wrong")
+	}
+	other.Close()
 	asked := job("asked")
 	asked.Kind, asked.Ingest, asked.Resume = queue.Resume, nil, &queue.ResumeOrder{Handle: "h", MaxTokens: 1}
 	must(q.Submit(t.Context(), asked))(t)
 	next(t, q, "asked", 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	looks := cfg
+	looks.Service, looks.Visit = nil, true
+	s, _ = serve(t, looks)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ type place struct {
 	t     *testing.T
 	data  string
 	model string
+	flags []string // of every command
 }
 
 func newPlace(t *testing.T, model string) place {
@@ -66,7 +68,7 @@ func fixture(t *testing.T, name string) string {
 }
 
 func (p place) command(args ...string) *exec.Cmd {
-	c := exec.Command(binary, append(args, "--data", p.data, "--model", p.model)...)
+	c := exec.Command(binary, slices.Concat(args, p.flags, []string{"--data", p.data, "--model", p.model})...)
 	c.Env = append(os.Environ(), "HOME="+p.data)
 	return c
 }

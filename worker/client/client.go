@@ -100,7 +100,8 @@ func (c *Client) holds(ctx context.Context, handle string) (bool, error) {
 }
 
 // Resume submits a job that goes on from a stored handle: order.Handle is its digest. Each call is another job. The
-// model is the one that made the state, and the handle is checked first; o.Submitted is set where it is zero.
+// model is the one that made the state, unless o.Model names another's workers, such as those of a newer salt; the handle is
+// checked first; o.Submitted is set where it is zero.
 // Errors: cache.ErrNotFound, cache.ErrExpired.
 func (c *Client) Resume(ctx context.Context, order queue.ResumeOrder, o worker.ResumeOptions) (queue.Status, error) {
 	d, err := cache.ParseDigest(order.Handle)
@@ -229,15 +230,23 @@ func (c *Client) Handle(ctx context.Context, job string) (cache.Digest, cache.Ha
 	return cache.Sum(body), h, nil
 }
 
-// decode reads what a job that has ended left, or says why it left nothing.
-func decode(s queue.Status, out any) error {
+// Ended says how a job that is final ended: nil when it is done, else *Failed or ErrCancelled.
+func Ended(s queue.Status) error {
 	switch {
+	case s.State == queue.Done:
+		return nil
 	case s.State == queue.Failed && s.Dead != nil:
 		return &Failed{s.Job.ID, *s.Dead}
 	case s.State == queue.Cancelled:
 		return fmt.Errorf("job %s: %w", s.Job.ID, ErrCancelled)
-	case s.State != queue.Done:
-		return fmt.Errorf("job %s ended as %s", s.Job.ID, s.State)
+	}
+	return fmt.Errorf("job %s ended as %s", s.Job.ID, s.State)
+}
+
+// decode reads what a job that has ended left, or says why it left nothing.
+func decode(s queue.Status, out any) error {
+	if err := Ended(s); err != nil {
+		return err
 	}
 	if err := json.Unmarshal(s.Result, out); err != nil {
 		return fmt.Errorf("decode result of job %s: %w", s.Job.ID, err)

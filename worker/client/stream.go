@@ -17,13 +17,13 @@ var ErrRetold = errors.New("another attempt tells another text")
 
 // Piece is a part of a text.
 type Piece struct {
-	Branch  int     // which of the order's texts
-	First   int     // index of IDs[0] in the text's tokens
-	IDs     []int32 // may be empty: text that was held back
-	Offset  int     // bytes of the text before Text
-	Text    string  // may be empty: half a character
-	Finish  string  // why the text ends here: worker.FinishStop and the others; "" while it goes on
-	Attempt int     // the one that made it
+	Branch  int     `json:"branch"`           // which of the order's texts
+	First   int     `json:"first"`            // index of IDs[0] in the text's tokens
+	IDs     []int32 `json:"ids"`              // may be empty: text that was held back
+	Offset  int     `json:"offset"`           // bytes of the text before Text
+	Text    string  `json:"text"`             // may be empty: half a character
+	Finish  string  `json:"finish,omitempty"` // why the text ends here: worker.FinishStop and the others; "" while it goes on
+	Attempt int     `json:"attempt"`          // the one that made it
 }
 
 // Place is how far each text of a job has been given, by branch. It can be kept as JSON, to go on from there in another

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lector/queue"
+	"lector/worker/client"
+)
+
+// takeNotice is after how long a job that no worker has taken is worth a word.
+const takeNotice = 10 * time.Second
+
+// client submits jobs to this session's queue and follows them.
+func (s *session) client() *client.Client {
+	return &client.Client{Queue: drawn{s.queue, s}, Space: s.space}
+}
+
+// drawn is the session's queue, with a trace for each submit.
+type drawn struct {
+	queue.Queue
+	session *session
+}
+
+func (q drawn) Submit(ctx context.Context, job queue.Job) (queue.Status, error) {
+	return q.session.submit(ctx, job)
+}
+
+// inputClasses are the reasons of a dead letter that the input is at fault for.
+func inputClasses() []string {
+	return []string{"bad-input", "incompatible", "corrupt", "sealed", "expired", "not-found", "numeric", "state", "probe"}
+}
+
+// jobError says whose fault a job's end is.
+func jobError(err error) error {
+	var failed *client.Failed
+	if errors.As(err, &failed) && slices.Contains(inputClasses(), failed.Dead.Class) {
+		return badInput(err)
+	}
+	return err
+}
+
+// served says that others work on this session's jobs of a kind: the workers of a fleet, or the one that owns the folder.
+func (s *session) served(kind queue.Kind) bool {
+	return s.app.nats.remote() || s.joined.Served(kind, s.identity.Model.String())
+}
+
+// beside runs follow, which waits for a job to end, beside a worker of this process, where no other takes the job. An
+// interrupt drains the worker: the chunk at hand is finished and stored.
+func (s *session) beside(ctx context.Context, job queue.Job, follow func(context.Context) error) error {
+	if s.served(job.Kind) {
+		return s.app.await(ctx, s.queue, job, follow)
+	}
+	s.app.noticePause(ctx, s.queue)
+	drain, stop := context.WithCancel(ctx)
+	defer stop()
+	worked := make(chan error, 1)
+	w := s.worker(func(j queue.Job) {
+		if j.ID != job.ID && j.Ingest != nil {
+			s.app.note("first finishing an earlier ingest: %s (%d tokens)", j.Ingest.Name, j.Ingest.Tokens)
+		}
+	})
+	watch, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go func() {
+		err := w.Run(drain, job.Kind)
+		if err != nil {
+			unwatch() // without a worker nothing more will happen
+		}
+		worked <- err
+	}()
+	followed := follow(watch)
+	stop()
+	if err := <-worked; err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return jobError(followed)
+}
+
+// pausing is a queue that can be paused.
+type pausing interface {
+	queue.Jobs
+	Paused(context.Context) (*queue.Pause, error)
+}
+
+// noticePause says that the queue is paused, if it is.
+func (a *app) noticePause(ctx context.Context, q pausing) {
+	if p, err := q.Paused(ctx); err == nil && p != nil {
+		a.note("the queue is %s ('lector queue resume' ends that)", pausedLine(*p))
+	}
+}
+
+// await runs follow while others work on the job.
+func (a *app) await(ctx context.Context, q pausing, job queue.Job, follow func(context.Context) error) error {
+	a.noticePause(ctx, q)
+	quiet := time.AfterFunc(takeNotice, func() {
+		if s, err := q.Status(ctx, job.ID); err == nil && s.State == queue.Queued {
+			a.note("no worker has taken the job yet; it waits for one of model %.16s", job.Model)
+		}
+	})
+	defer quiet.Stop()
+	err := follow(ctx)
+	if err != nil && ctx.Err() != nil {
+		again := "the same command follows it again"
+		if job.Kind == queue.Resume {
+			again = "'lector resume --attach " + job.ID + "' hears it"
+		}
+		a.note("job %s goes on without this command; %s", job.ID, again)
+	}
+	return jobError(err)
+}
+
+// since leaves out the events from before a moment, but for the job's end: what an earlier run went through is not this
+// one's progress.
+func since(began time.Time, heard func(queue.Event)) func(queue.Event) {
+	return func(e queue.Event) {
+		if e.Type == queue.EventDone || e.Type == queue.EventFailed || !e.At.Before(began) {
+			heard(e)
+		}
+	}
+}
+
+// follow waits for a job, works on it where nobody else does, and returns how it ended.
+func (s *session) follow(ctx context.Context, job queue.Job, heard func(queue.Event)) (status queue.Status, err error) {
+	began := time.Now()
+	err = s.beside(ctx, job, func(ctx context.Context) error {
+		if status, err = s.client().Follow(ctx, job.ID, since(began, heard)); err == nil {
+			err = client.Ended(status)
+		}
+		return err
+	})
+	return status, err
+}
+
+// desk is a queue and a store to submit jobs to, without a model: others work on them.
+type desk struct {
+	*client.Client
+	queue desked
+	close func() error
+}
+
+// desked is what a desk asks of its queue beside its client's calls.
+type desked interface {
+	pausing
+	Served(kind queue.Kind, model string) bool
+}
+
+// openDesk opens queue and store. Without a fleet, the queue is that of the data folder, whose owner is another process;
+// if there is none, the error is jetstream.ErrNoServer.
+func (a *app) openDesk(ctx context.Context) (*desk, error) {
+	q, err := a.joinQueue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, space, err := a.openSpace(ctx)
+	if err != nil {
+		return nil, errors.Join(err, q.Close())
+	}
+	d := &desk{Client: &client.Client{Queue: q, Space: space}, queue: q}
+	d.close = func() error { return errors.Join(q.Close(), store.Close()) }
+	return d, nil
+}
+
+// closeDesk ends a desk; what goes wrong then cannot change the result, so it is only said.
+func (a *app) closeDesk(d *desk) {
+	if err := d.close(); err != nil {
+		a.note("lector: close: %s", oneLine(err))
+	}
+}
+
+// serves says that somebody works on jobs of a kind and model.
+func (d *desk) serves(a *app, kind queue.Kind, model string) bool {
+	return a.nats.remote() || d.queue.Served(kind, model)
+}
+
+// errNobody says that a job would wait for ever.
+func errNobody(kind queue.Kind) error {
+	return badInput(fmt.Errorf("no worker takes %s jobs of this model on this data folder: start 'lector worker', or leave --detach out", kind))
+}

@@ -1,0 +1,161 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// fleet is a NATS server and a store, and any number of places that share nothing else.
+type fleet struct {
+	t            *testing.T
+	model, store string
+	nats         string
+}
+
+func newFleet(t *testing.T, model string) fleet {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the NATS server does not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	f := fleet{t, model, t.TempDir(), s.ClientURL()}
+	f.host().must("queue", "init")
+	return f
+}
+
+// host is a machine of the fleet.
+func (f fleet) host() place {
+	f.t.Helper()
+	p := newPlace(f.t, f.model)
+	p.flags = []string{"--nats", f.nats, "--store", f.store}
+	return p
+}
+
+// Two workers and a client that loads no model; one worker is killed in the middle of a text, and the other tells the
+// rest of the same text.
+func TestKilledWorkerIsFollowedByAnother(t *testing.T) {
+	f := newFleet(t, fixture(t, "tiny"))
+	var ids []int
+	for i := range 700 {
+		ids = append(ids, (i*7+i/13)%300)
+	}
+	first := f.host().worker("--ack-wait", "3s", "--log-level", "debug")
+	client := f.host()
+	handle := client.ingest(writeIDs(t, ids)).Handle
+	ask := []string{handle, "--tokens", "3,4,5", "--max-tokens", "300", "--temperature", "2", "--seed", "9", "--n", "2", "--pieces"}
+	want := pieces(t, client.must(append([]string{"resume"}, ask...)...))
+	if len(want) != 2 || want[0] == want[1] || strings.Count(want[0], ",") < 20 {
+		t.Fatalf("texts %q: choose another document", want)
+	}
+
+	job := client.must(append([]string{"resume", "--detach"}, ask[:len(ask)-1]...)...)
+	heard := make(chan output, 1)
+	go func() { heard <- client.run("resume", "--attach", job, "--pieces") }()
+	first.hear("tokens\t{\"job\": \"" + job)
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	first.exit()
+	f.host().worker("--ack-wait", "3s")
+	o := <-heard
+	if o.code != 0 {
+		t.Fatalf("attached: exit code %d: %s", o.code, o.err)
+	}
+	if got := pieces(t, o.out); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("attached through two workers: %v\nfrom one worker: %v", got, want)
+	}
+	if !strings.Contains(o.out, `"attempt":2`) {
+		t.Log("the text was there before the worker was killed")
+	}
+	if again := pieces(t, client.must("resume", "--attach", job, "--pieces")); fmt.Sprint(again) != fmt.Sprint(want) {
+		t.Errorf("attached afterwards: %v", again)
+	}
+	if entries, err := os.ReadDir(client.data); err == nil && len(entries) > 0 {
+		t.Errorf("the client made %v in its data folder", entries)
+	}
+}
+
+// pieces joins a stream of pieces to the ids of each branch, and checks that none is missing or repeated.
+func pieces(t *testing.T, lines string) []string {
+	t.Helper()
+	var all [][]int
+	for line := range strings.Lines(lines) {
+		p := decode[struct {
+			Branch, First int
+			IDs           []int
+		}](t, line)
+		for len(all) <= p.Branch {
+			all = append(all, nil)
+		}
+		if p.First != len(all[p.Branch]) {
+			t.Fatalf("branch %d goes on at %d after %d tokens", p.Branch, p.First, len(all[p.Branch]))
+		}
+		all[p.Branch] = append(all[p.Branch], p.IDs...)
+	}
+	var out []string
+	for _, ids := range all {
+		out = append(out, strings.ReplaceAll(fmt.Sprint(ids), " ", ","))
+	}
+	return out
+}
+
+// A worker that is told to stop finishes its chunk and gives the document back; another goes on from there at once.
+func TestDrainedWorkerIsFollowedByAnother(t *testing.T) {
+	f := newFleet(t, fixture(t, "tiny"))
+	file := document(t, 6*grid+9, 5)
+	first := f.host().worker("--kinds", "ingest", "--log-level", "debug")
+	done := make(chan output, 1)
+	client := f.host()
+	go func() { done <- client.run("ingest", "--json", "--tokens", file) }()
+	first.hear("progress")
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := first.exit(); code != 0 {
+		said, _ := first.words()
+		t.Errorf("exit code %d:\n%s", code, said)
+	}
+	first.hear("drained")
+	f.host().worker("--kinds", "ingest")
+	o := <-done
+	if o.code != 0 {
+		t.Fatalf("exit code %d: %s", o.code, o.err)
+	}
+	got := decode[receipt](t, o.out)
+	calm := newPlace(t, f.model).ingest(file)
+	if got.Handle != calm.Handle || got.Tokens.Restored == 0 || got.Tokens.Restored%grid != 0 {
+		t.Errorf("handle %s of %+v, a calm run has %s", got.Handle, got.Tokens, calm.Handle)
+	}
+}
+
+// A second signal does not wait for the chunk.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p := newPlace(t, fixture(t, "tiny"))
+	w := p.worker("--kinds", "ingest", "--log-level", "debug")
+	done := make(chan output, 1)
+	go func() { done <- p.run("ingest", "--tokens", document(t, 8*grid, 5)) }()
+	w.hear("progress")
+	for range 2 {
+		if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+			break // it ended between the two, having finished its chunk
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.exit()
+	<-done
+	// Either way the next owner of the folder finds what was stored.
+	if got := p.ingest(document(t, 8*grid, 5)); got.Tokens.Restored == 0 {
+		t.Errorf("after two signals: %+v", got.Tokens)
+	}
+}
