@@ -50,7 +50,7 @@ func eachFixture(t *testing.T, test func(t *testing.T, m *model)) {
 // model is a checkpoint with the fixture that ran on it.
 type model struct {
 	fixtureCase
-	kv         qwen4exp.KV
+	opt        qwen4exp.Options
 	checkpoint *weights.Checkpoint
 	fixture    *oracle.Fixture
 	logits     []float32 // [rows from logitsFrom on, V], the reference's
@@ -99,7 +99,8 @@ func decodeFloats(data []byte) []float32 {
 
 func (m *model) open(t *testing.T, be ops.Backend, norm qwen4exp.HiddenNorm) *qwen4exp.Engine {
 	t.Helper()
-	e, err := qwen4exp.Open(m.checkpoint, be, qwen4exp.Options{HiddenNorm: norm, KV: m.kv})
+	m.opt.HiddenNorm = norm
+	e, err := qwen4exp.Open(m.checkpoint, be, m.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,22 +278,30 @@ func TestNetworkHalfForced(t *testing.T) {
 // had changed hands.
 func TestStateChangesHands(t *testing.T) {
 	m := openModel(t, fixtureCase{"tiny", 64, false})
-	c, g := cpu.New(cpu.Options{}), open(t, gpu.Options{})
 	cut := 64
-	for _, m.kv = range []qwen4exp.KV{qwen4exp.KVF32, qwen4exp.KVF16, qwen4exp.KVQ8} {
+	c, g := cells{cpu.New(cpu.Options{}), cut}, cells{open(t, gpu.Options{}), cut}
+	for _, m.opt = range []qwen4exp.Options{{}, {KV: qwen4exp.KVF16}, {KV: qwen4exp.KVQ8}, {State: qwen4exp.StateBF16}} {
 		want := m.after(t, c, m.export(t, c, cut), cut)
 		for _, way := range []struct {
 			name     string
 			from, to ops.Backend
 		}{{"device to CPU", g, c}, {"CPU to device", c, g}} {
 			if d := relative(m.after(t, way.to, m.export(t, way.from, cut), cut), want); !(d < 1e-2) {
-				t.Errorf("%s, %s: logits are off by %.1e of their length, want under 1e-2", m.kv, way.name, d)
+				t.Errorf("%s, %s: logits are off by %.1e of their length, want under 1e-2", m.opt.Codec(), way.name, d)
 			} else {
-				t.Logf("%s, %s: logits: relative L2 %.1e", m.kv, way.name, d)
+				t.Logf("%s, %s: logits: relative L2 %.1e", m.opt.Codec(), way.name, d)
 			}
 		}
 	}
 }
+
+// cells is a backend with a grid of its own, so that a short prompt ends a cell.
+type cells struct {
+	ops.Backend
+	grid int
+}
+
+func (c cells) Grid() int { return c.grid }
 
 // export is the state after the first n tokens.
 func (m *model) export(t *testing.T, be ops.Backend, n int) (all []engine.Region) {

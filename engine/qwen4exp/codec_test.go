@@ -23,7 +23,7 @@ func codecs() []qwen4exp.Options {
 // Whatever holds the rows, every law of an engine stands: a restored state goes on as if it had not stopped, and cuts
 // leave no trace, bit for bit.
 func TestLawsOfCodecs(t *testing.T) {
-	for _, opt := range codecs() {
+	for _, opt := range []qwen4exp.Options{{KV: qwen4exp.KVF16}, {KV: qwen4exp.KVQ8, State: qwen4exp.StateBF16}} {
 		t.Run(opt.Codec(), func(t *testing.T) { laws(t, "tiny", opt) })
 	}
 }
