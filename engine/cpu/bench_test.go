@@ -107,3 +107,22 @@ func BenchmarkElementwise(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(64*2560), "ns/element")
 	})
 }
+
+// A chunk's attention at the released sizes, over rows of each format.
+func BenchmarkAttendRows(b *testing.B) {
+	src, d := newSource(3), ops.AttentionDims{Hq: 24, Hkv: 2, Hd: 256}
+	const rows, pos = 16, 4096
+	for name, f := range map[string]ops.RowFormat{"f32": ops.RowsF32, "f16": ops.RowsF16, "q8": ops.RowsQ8} {
+		b.Run(name, func(b *testing.B) {
+			c := cpu.New(cpu.Options{Workers: 1})
+			k, _ := stored(c, f, src.normal((pos+rows)*d.Hkv*d.Hd, 1), d.Hkv, d.Hd)
+			v, _ := stored(c, f, src.normal((pos+rows)*d.Hkv*d.Hd, 1), d.Hkv, d.Hd)
+			qg, o := put(c, src.normal(rows*2*d.Hq*d.Hd, 1), 2*d.Hq*d.Hd), put(c, make([]float32, rows*d.Hq*d.Hd), d.Hq*d.Hd)
+			iq, bk := put(c, src.normal(rows*32, 1), 32), put(c, src.normal((pos+rows)/4*32, 1), 32)
+			index := c.SelectBlocks(iq, ops.Heads{N: 1, Stride: 32, Dim: 32}, bk, pos, 4, 512)
+			for b.Loop() {
+				c.Attend(o, qg, k, v, index, pos, 4, d)
+			}
+		})
+	}
+}

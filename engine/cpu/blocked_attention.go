@@ -134,7 +134,7 @@ func (t *tile) read(s *scratch, c *cachedRows, at, n int) fma.Rows {
 		if row := rows.Data[i*c.Dim : (i+1)*c.Dim]; c.Format == ops.RowsF32 {
 			copy(row, c.floats[(token*c.Heads+t.kv)*c.Dim:])
 		} else {
-			c.head(row, token, t.kv)
+			c.head(s.vector, row, token, t.kv)
 		}
 	}
 	return rows

@@ -41,7 +41,7 @@ func ReadRows(c ops.Cache) []float32 {
 		return out
 	}
 	for i := range c.Rows * c.Heads {
-		r.head(out[i*c.Dim:(i+1)*c.Dim], i/c.Heads, i%c.Heads)
+		r.head(plain, out[i*c.Dim:(i+1)*c.Dim], i/c.Heads, i%c.Heads)
 	}
 	return out
 }

@@ -64,6 +64,18 @@ func unpack4x512(dst *float32, codes *byte, n int, scale float32, bias float32)
 //go:noescape
 func widen512(dst *float32, data *byte, n int)
 
+// widenHalves512 sets dst[i] to half i for i < n; n is a multiple of 16.
+// It needs AVX-512F.
+//
+//go:noescape
+func widenHalves512(dst *float32, halves *uint16, n int)
+
+// widenCodes512 sets dst[32*g+i] to codes[32*g+i] * scales[g] for g < groups.
+// It needs AVX-512F.
+//
+//go:noescape
+func widenCodes512(dst *float32, codes *int8, scales *uint16, groups int)
+
 // nibbleDots512x4 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j].
 // A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX-512F.
 //
@@ -172,6 +184,12 @@ func scores512x1(c *float32, q **float32, keys *float32, tokens *int32, stride i
 //go:noescape
 func gatherSum512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
+// gatherAdd512x4 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 64.
+// It needs AVX-512F.
+//
+//go:noescape
+func gatherAdd512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
 // decay512x4: S = g S, t = Sᵀ k for 64 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
 //
@@ -190,6 +208,12 @@ func update512x4(s *float32, o *float32, delta *float32, k *float32, q *float32,
 //go:noescape
 func gatherSum512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
+// gatherAdd512x2 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 32.
+// It needs AVX-512F.
+//
+//go:noescape
+func gatherAdd512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
 // decay512x2: S = g S, t = Sᵀ k for 32 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
 //
@@ -207,6 +231,12 @@ func update512x2(s *float32, o *float32, delta *float32, k *float32, q *float32,
 //
 //go:noescape
 func gatherSum512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// gatherAdd512x1 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 16.
+// It needs AVX-512F.
+//
+//go:noescape
+func gatherAdd512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
 // decay512x1: S = g S, t = Sᵀ k for 16 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.

@@ -603,6 +603,58 @@ done:
 	VZEROUPPER
 	RET
 
+// func widenHalves512(dst *float32, halves *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·widenHalves512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ halves+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop:
+	CMPQ      DX, $0x10
+	JL        done
+	VCVTPH2PS (CX), Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	SUBQ      $0x10, DX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func widenCodes512(dst *float32, codes *int8, scales *uint16, groups int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·widenCodes512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ groups+24(FP), BX
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VPBROADCASTW (DX), Y0
+	VCVTPH2PS    Y0, Z0
+	VPMOVSXBD    (CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+	VPMOVSXBD    16(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x02, DX
+	ADDQ         $0x20, CX
+	ADDQ         $0x00000080, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func nibbleDots512x4(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
 // Requires: AVX, AVX512F
 TEXT ·nibbleDots512x4(SB), NOSPLIT, $0-64
@@ -2076,16 +2128,59 @@ done:
 // func gatherSum512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 // Requires: AVX, AVX512F
 TEXT ·gatherSum512x4(SB), NOSPLIT, $0-48
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
 	MOVQ   weights+8(FP), AX
 	MOVQ   rows+16(FP), CX
 	MOVQ   tokens+24(FP), DX
 	MOVQ   n+32(FP), BX
 	MOVQ   stride+40(FP), SI
 	SHLQ   $0x02, SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Z4
+	VMULPS       (CX)(DI*1), Z4, Z5
+	VADDPS       Z5, Z0, Z0
+	VMULPS       64(CX)(DI*1), Z4, Z5
+	VADDPS       Z5, Z1, Z1
+	VMULPS       128(CX)(DI*1), Z4, Z5
+	VADDPS       Z5, Z2, Z2
+	VMULPS       192(CX)(DI*1), Z4, Z4
+	VADDPS       Z4, Z3, Z3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·gatherAdd512x4(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
 
 loop:
 	TESTQ        BX, BX
@@ -2222,14 +2317,49 @@ done:
 // func gatherSum512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 // Requires: AVX, AVX512F
 TEXT ·gatherSum512x2(SB), NOSPLIT, $0-48
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
 	MOVQ   weights+8(FP), AX
 	MOVQ   rows+16(FP), CX
 	MOVQ   tokens+24(FP), DX
 	MOVQ   n+32(FP), BX
 	MOVQ   stride+40(FP), SI
 	SHLQ   $0x02, SI
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Z2
+	VMULPS       (CX)(DI*1), Z2, Z3
+	VADDPS       Z3, Z0, Z0
+	VMULPS       64(CX)(DI*1), Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·gatherAdd512x2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
 
 loop:
 	TESTQ        BX, BX
@@ -2332,13 +2462,44 @@ done:
 // func gatherSum512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 // Requires: AVX, AVX512F
 TEXT ·gatherSum512x1(SB), NOSPLIT, $0-48
+	VPXORD Z0, Z0, Z0
 	MOVQ   weights+8(FP), AX
 	MOVQ   rows+16(FP), CX
 	MOVQ   tokens+24(FP), DX
 	MOVQ   n+32(FP), BX
 	MOVQ   stride+40(FP), SI
 	SHLQ   $0x02, SI
-	VPXORD Z0, Z0, Z0
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Z1
+	VMULPS       (CX)(DI*1), Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Z0, (AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·gatherAdd512x1(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Z0
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
 
 loop:
 	TESTQ        BX, BX

@@ -40,21 +40,21 @@ func viewOf[T uint16 | int8](t ops.Tensor) []T {
 }
 
 // head reads one head of a row into dst [Dim]; every stored value is a float32.
-func (c *cachedRows) head(dst []float32, row, head int) {
+func (c *cachedRows) head(v vector, dst []float32, row, head int) {
 	at := (row*c.Heads + head) * c.Dim
 	if c.Format == ops.RowsF16 {
-		for i, h := range c.halves[at : at+c.Dim] {
-			dst[i] = half(h)
+		halves := c.halves[at : at+c.Dim]
+		for i := v.widenHalves(dst[:c.Dim], halves); i < len(halves); i++ {
+			dst[i] = half(halves[i])
 		}
 		return
 	}
 	codes, scales := c.codes[at:at+c.Dim], c.scales[(row*c.Heads+head)*c.HeadGroups():]
-	for g := 0; len(codes) > 0; g++ {
-		n, scale := min(ops.RowGroup, len(codes)), half(scales[g])
-		for i, q := range codes[:n] {
-			dst[i] = float32(q) * scale
+	for i := v.widenCodes(dst[:c.Dim], codes, scales); i < len(codes); {
+		scale := half(scales[i/ops.RowGroup])
+		for end := min(i+ops.RowGroup, len(codes)); i < end; i++ {
+			dst[i] = float32(codes[i]) * scale
 		}
-		dst, codes = dst[n:], codes[n:]
 	}
 }
 
@@ -146,7 +146,7 @@ func toHalf(v float32) uint16 {
 }
 
 // keyTile is how many keys are read as floats at a time.
-const keyTile = 16
+const keyTile = 32
 
 // scoreRows: scores[i, t] = q_i . k of row tokens[t], one head of it.
 func (s *scratch) scoreRows(scores []float32, qs [][]float32, k *cachedRows, head int) {
@@ -154,17 +154,12 @@ func (s *scratch) scoreRows(scores []float32, qs [][]float32, k *cachedRows, hea
 		s.vector.score(scores, qs, k.floats[head*k.Dim:], s.tokens, k.Heads*k.Dim)
 		return
 	}
-	var inOrder [keyTile]int32
 	var c [headsPerItem * keyTile]float32
-	for i := range inOrder {
-		inOrder[i] = int32(i)
-	}
-	tile, n := floats(&s.panel, keyTile*k.Dim), len(s.tokens)
+	inOrder := ascending()
+	n := len(s.tokens)
 	for t := 0; t < n; t += keyTile {
 		have := min(keyTile, n-t)
-		for j := range have {
-			k.head(tile[j*k.Dim:(j+1)*k.Dim], int(s.tokens[t+j]), head)
-		}
+		tile := s.tile(k, head, s.tokens[t:t+have])
 		s.vector.score(c[:len(qs)*have], qs, tile, inOrder[:have], k.Dim)
 		for i := range qs {
 			copy(scores[i*n+t:i*n+t+have], c[i*have:])
@@ -184,13 +179,35 @@ func (s *scratch) sumRows(outs [][]float32, weights []float32, v *cachedRows, he
 	for _, out := range outs {
 		clear(out)
 	}
-	value := floats(&s.panel, v.Dim)
-	for t, token := range s.tokens {
-		v.head(value, int(token), head)
+	inOrder := ascending()
+	for t := 0; t < n; t += keyTile {
+		have := min(keyTile, n-t)
+		tile := s.tile(v, head, s.tokens[t:t+have])
 		for i, out := range outs {
-			s.vector.addScaled(out, value, weights[i*n+t])
+			w := weights[i*n+t:][:have]
+			done := s.vector.addColumns(out, w, tile, inOrder[:have], v.Dim)
+			for j := range have {
+				s.vector.addScaled(out[done:], tile[j*v.Dim+done:(j+1)*v.Dim], w[j])
+			}
 		}
 	}
+}
+
+// tile reads one head of some rows as floats.
+func (s *scratch) tile(c *cachedRows, head int, tokens []int32) []float32 {
+	tile := floats(&s.panel, keyTile*c.Dim)
+	for j, token := range tokens {
+		c.head(s.vector, tile[j*c.Dim:(j+1)*c.Dim], int(token), head)
+	}
+	return tile
+}
+
+// ascending are the places of a tile's rows.
+func ascending() (places [keyTile]int32) {
+	for i := range places {
+		places[i] = int32(i)
+	}
+	return places
 }
 
 // RoundState: s = the nearest bfloat16 of each number, in place; loss gets what that took from each row, float64 sums,

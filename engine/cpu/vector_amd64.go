@@ -1,6 +1,10 @@
 package cpu
 
-import "golang.org/x/sys/cpu"
+import (
+	"golang.org/x/sys/cpu"
+
+	"lector/engine/ops"
+)
 
 // widest is the largest set of kernels that this processor and its system can run.
 func widest() vector {
@@ -217,6 +221,47 @@ func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, 
 		}
 		for i := range qs {
 			copy(scores[i*len(tokens)+t:][:16], c[16*i:])
+		}
+	}
+	return n
+}
+
+// widenHalves decodes as many halves as whole registers hold, and says how many.
+func (v vector) widenHalves(dst []float32, halves []uint16) int {
+	n := v.wide(len(dst))
+	if n > 0 {
+		widenHalves512(&dst[0], &halves[0], n)
+	}
+	return n
+}
+
+// widenCodes decodes as many whole groups of codes as there are, and says how many codes.
+func (v vector) widenCodes(dst []float32, codes []int8, scales []uint16) int {
+	n := len(dst) / ops.RowGroup
+	if v != avx512 || n == 0 {
+		return 0
+	}
+	widenCodes512(&dst[0], &codes[0], &scales[0], n)
+	return n * ops.RowGroup
+}
+
+// addColumns adds to the columns that make whole registers, and says how many.
+func (v vector) addColumns(out, weights, values []float32, tokens []int32, stride int) int {
+	n, at := v.wide(len(out)), 0
+	if len(tokens) == 0 {
+		return 0
+	}
+	for at < n {
+		switch left := n - at; {
+		case left >= 64:
+			gatherAdd512x4(&out[at], &weights[0], &values[at], &tokens[0], len(tokens), stride)
+			at += 64
+		case left >= 32:
+			gatherAdd512x2(&out[at], &weights[0], &values[at], &tokens[0], len(tokens), stride)
+			at += 32
+		default:
+			gatherAdd512x1(&out[at], &weights[0], &values[at], &tokens[0], len(tokens), stride)
+			at += 16
 		}
 	}
 	return n

@@ -42,4 +42,10 @@ func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, 
 	return 0
 }
 
+func (v vector) widenHalves(dst []float32, halves []uint16) int { return 0 }
+
+func (v vector) widenCodes(dst []float32, codes []int8, scales []uint16) int { return 0 }
+
+func (v vector) addColumns(out, weights, values []float32, tokens []int32, stride int) int { return 0 }
+
 func (v vector) sumColumns(out, weights, values []float32, tokens []int32, stride int) int { return 0 }

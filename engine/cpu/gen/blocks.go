@@ -67,10 +67,27 @@ func gatherSum512(w int) {
 	name := fmt.Sprintf("gatherSum512x%d", w)
 	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
 	Doc(fmt.Sprintf("%s sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
+	gatherRows(zeros(w))
+}
+
+// gatherAdd512 goes on with such a sum.
+func gatherAdd512(w int) {
+	name := fmt.Sprintf("gatherAdd512x%d", w)
+	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
+	Doc(fmt.Sprintf("%s adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
+	out, acc := Load(Param("out"), GP64()), make([]VecVirtual, w)
+	for i := range acc {
+		acc[i] = ZMM()
+		VMOVUPS(Mem{Base: out, Disp: 64 * i}, acc[i])
+	}
+	gatherRows(acc)
+}
+
+// gatherRows adds the rows to acc, which goes to out.
+func gatherRows(acc []VecVirtual) {
 	weights, rows, tokens := Load(Param("weights"), GP64()), Load(Param("rows"), GP64()), Load(Param("tokens"), GP64())
 	n, stride := Load(Param("n"), GP64()), Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
-	acc := zeros(w)
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))

@@ -21,6 +21,8 @@ func main() {
 	transpose512()
 	unpack4x512()
 	widen512()
+	widenHalves512()
+	widenCodes512()
 	for _, rows := range []int{4, 2, 1} {
 		nibbleDots512(rows)
 	}
@@ -30,6 +32,7 @@ func main() {
 	}
 	for _, w := range []int{4, 2, 1} {
 		gatherSum512(w)
+		gatherAdd512(w)
 		decay512(w)
 		update512(w)
 	}
