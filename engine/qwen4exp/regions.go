@@ -190,7 +190,8 @@ func (s *Sequence) Restore(pos engine.Pos) (engine.Restoration, error) {
 	if pos < 1 || int(pos) > s.capacity {
 		return nil, fmt.Errorf("restore %d tokens: %w: the sequence holds 1 to %d", pos, engine.ErrTooLong, s.capacity)
 	}
-	if err := s.st.reserve(s.engine.be, &s.net.dims, int(pos)+engine.MaxDrafts, s.capacity+engine.MaxDrafts); err != nil {
+	room := min(s.capacity, int(pos)+s.engine.maxRows) + engine.MaxDrafts // what follows shall not move the caches at once
+	if err := s.st.reserve(s.engine.be, &s.net.dims, room, s.capacity+engine.MaxDrafts); err != nil {
 		return nil, fmt.Errorf("restore %d tokens: %w", pos, err)
 	}
 	if err := s.engine.be.Wait(context.Background()); err != nil { // what is queued must not land in what is restored
