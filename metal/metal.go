@@ -93,6 +93,8 @@ type LocalMemory interface {
 // hold for the whole buffer instead of ranges, and Bytes must be called anew for each look or change.
 type LocalBuffer interface {
 	Buffer
+	// Window is a part of Bytes: size bytes from an offset on, and nothing else comes over or goes back.
+	Window(offset, size int) []byte
 	// Write puts data at an offset in bytes, without a copy on the host. No committed work may use them.
 	Write(offset int, data []byte) error
 }

@@ -86,7 +86,7 @@ type memory struct {
 	free   func() // nil for memory of Go's heap
 }
 
-func (m *memory) Floats() []float32 { return m.floats }
+func (m *memory) Floats(from, to int) []float32 { return m.floats[from:to] }
 
 // maxFloats bounds one allocation far below where make panics.
 const maxFloats = 1 << 44

@@ -41,6 +41,8 @@ func (b *localBuffer) Bytes() []byte {
 	return b.copy
 }
 
+func (b *localBuffer) Window(offset, size int) []byte { return b.Bytes()[offset : offset+size] }
+
 func (b *localBuffer) Write(offset int, data []byte) error {
 	if offset < 0 || offset+len(data) > len(b.Buffer.Bytes()) {
 		return fmt.Errorf("write %d bytes at %d of a buffer of %d", len(data), offset, len(b.Buffer.Bytes()))

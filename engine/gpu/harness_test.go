@@ -70,7 +70,8 @@ func blank(t *testing.T, b backend, rows, cols int) ops.Tensor {
 // checkFence fails where something was written around a tensor made by put.
 func checkFence(t *testing.T, x ops.Tensor) {
 	t.Helper()
-	all := x.Mem.Floats()
+	whole := ops.Tensor{Rows: x.Rows + 2*fence, Cols: x.Cols, Mem: x.Mem, Off: x.Off - fence*x.Cols}
+	all := whole.Floats()
 	for i, v := range all {
 		if (i < x.Off || i >= x.Off+x.Rows*x.Cols) && v == v {
 			t.Fatalf("element %d before or after the tensor was written: %g", i-x.Off, v)

@@ -17,12 +17,15 @@ type memory struct {
 	floats int   // of a tensor
 }
 
-// Floats is the host's view, coherent after Wait. Where the device's memory lies apart it is a copy as of now.
-func (m *memory) Floats() []float32 {
-	if m.buf == nil {
-		return nil
+// Floats is the host's view of a range, coherent after Wait. Where the device's memory lies apart it is a copy as of now.
+func (m *memory) Floats(from, to int) []float32 {
+	if m.buf == nil || to > m.floats {
+		panic("gpu: the host looks at a tensor after Free, or past its end")
 	}
-	return floatsOf(m.buf.Bytes())[:m.floats]
+	if local, ok := m.buf.(metal.LocalBuffer); ok {
+		return floatsOf(local.Window(4*from, 4*(to-from)))
+	}
+	return floatsOf(m.buf.Bytes())[from:to]
 }
 
 // region is a place on the device: a buffer from an offset in bytes on. The zero region is unbound.

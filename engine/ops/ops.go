@@ -29,17 +29,19 @@ type Tensor struct {
 	Off        int // in floats, of element (0, 0) within Mem
 }
 
-// Memory is a backend's allocation. Floats is the host's view of it, coherent after Wait.
-type Memory interface{ Floats() []float32 }
+// Memory is a backend's allocation. Floats is the host's view of its floats [from, to), coherent after Wait. What the
+// host writes there is in the memory for the operations that follow; where the memory is a device's own, the view is a
+// copy as of the call.
+type Memory interface{ Floats(from, to int) []float32 }
 
 // Empty says that the tensor was never allocated.
 func (t Tensor) Empty() bool { return t.Mem == nil }
 
 // Floats is the host's view of all elements, [Rows*Cols].
-func (t Tensor) Floats() []float32 { return t.Mem.Floats()[t.Off : t.Off+t.Rows*t.Cols] }
+func (t Tensor) Floats() []float32 { return t.Mem.Floats(t.Off, t.Off+t.Rows*t.Cols) }
 
 // Row is the host's view of row r, [Cols].
-func (t Tensor) Row(r int) []float32 { return t.Floats()[r*t.Cols : (r+1)*t.Cols] }
+func (t Tensor) Row(r int) []float32 { return t.Slice(r, r+1).Floats() }
 
 // Slice is rows [from, to), sharing memory.
 func (t Tensor) Slice(from, to int) Tensor {

@@ -232,7 +232,9 @@ func (c *comparison) routes(s *qwen4exp.Sequence, l, from, to int) error {
 		at := (l*index.shape[1] + p) * k
 		where := fmt.Sprintf("layer %d %s", l, place(p))
 		choices(c.gauge("router_index"), ids, index.ints[at:at+k], where)
-		c.gauge("router_weight").numbers(w, weight.row(l, p), where)
+		if slices.EqualFunc(ids, index.ints[at:at+k], func(a int32, b int64) bool { return int64(a) == b }) {
+			c.gauge("router_weight").numbers(w, weight.row(l, p), where) // of other experts they are others
+		}
 	}
 	return nil
 }

@@ -22,13 +22,12 @@ type buffer struct {
 	charged int64
 
 	mu      sync.Mutex
-	data    []byte // the host's view; of device memory once it was asked for
-	mapping []byte // of ours; nil of wrapped memory
-	locked  bool   // data is locked for the device
-	own     bool   // at is memory of the device
-	apart   bool   // own, and data is a copy that goes back and forth
-	older   bool   // data is older than what the device has
-	newer   bool   // data may be newer
+	data    []byte   // the host's view; of device memory once it was asked for
+	mapping []byte   // of ours; nil of wrapped memory
+	locked  bool     // data is locked for the device
+	own     bool     // at is memory of the device
+	apart   bool     // own, and data is a copy that goes back and forth
+	lent    []window // of data, which the host may have changed
 	closed  bool
 	touched bool // the device's memory no longer holds the zeros that it began with
 }
@@ -165,14 +164,27 @@ func (d *device) NewLocalBuffer(size int) (metal.LocalBuffer, error) {
 
 // Bytes implements metal.Buffer. Of device memory it is nil where the device is lost.
 func (b *buffer) Bytes() []byte {
+	if b.apart {
+		return b.Window(0, b.size)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.apart && !b.closed {
-		if err := b.device.do(b.fetch); err != nil {
+	return b.data
+}
+
+// Window implements metal.LocalBuffer. It is nil where the device is lost.
+func (b *buffer) Window(offset, size int) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	if b.apart {
+		if err := b.device.do(func() error { return b.fetch(window{offset, offset + size}) }); err != nil {
 			return nil
 		}
 	}
-	return b.data
+	return b.data[offset : offset+size : offset+size]
 }
 
 // Write implements metal.LocalBuffer.
@@ -182,28 +194,60 @@ func (b *buffer) Write(offset int, data []byte) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.data != nil && b.newer {
-		copy(b.data[offset:], data) // the whole copy goes to the device later
-		return nil
-	}
-	b.older, b.touched = b.data != nil, true
-	return b.device.do(func() error { return b.upload(offset, data) })
+	b.touched = true
+	return b.device.do(func() error { return errors.Join(b.settle(), b.upload(offset, data)) })
 }
 
-// fetch brings what the device has to the host, and counts on changes there.
-func (b *buffer) fetch() error {
+// window is a range of bytes of the copy.
+type window struct{ from, to int }
+
+// fetch brings a range to the host, and counts on changes there. What the host may have changed in it before goes to the
+// device first.
+func (b *buffer) fetch(w window) error {
 	if b.data == nil {
 		if err := b.mapHost(); err != nil {
 			return err
 		}
-		b.older = b.touched // before any work it holds zeros, as the new mapping does
 	}
-	if b.older {
-		if err := b.device.driver.check("copy to the host", b.device.driver.toHost(unsafe.Pointer(unsafe.SliceData(b.data)), b.at, uint64(b.size))); err != nil {
+	for _, lent := range b.lent {
+		if lent.from <= w.from && w.to <= lent.to {
+			return nil // the host's is the newer one
+		}
+		if lent.from < w.to && w.from < lent.to {
+			if err := b.settle(); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	b.lent = append(b.lent, w)
+	if !b.touched || w.from == w.to {
+		return nil // before any work it holds zeros, as the new mapping does
+	}
+	driver := b.device.driver
+	return driver.check("copy to the host", driver.toHost(unsafe.Pointer(unsafe.SliceData(b.data[w.from:])), b.at+uint64(w.from), uint64(w.to-w.from)))
+}
+
+// settle sends what the host may have changed to the device, and waits.
+func (b *buffer) settle() error {
+	if len(b.lent) == 0 {
+		return nil
+	}
+	return errors.Join(b.giveBack(0), b.device.driver.check("wait for a copy", b.device.driver.streamSync(0)))
+}
+
+// giveBack sends it behind the work of a stream.
+func (b *buffer) giveBack(stream uintptr) error {
+	for _, w := range b.lent {
+		if w.from == w.to {
+			continue
+		}
+		err := b.device.driver.check("copy to the device", b.device.driver.toDeviceAsync(b.at+uint64(w.from), unsafe.Pointer(unsafe.SliceData(b.data[w.from:])), uint64(w.to-w.from), stream))
+		if err != nil {
 			return err
 		}
 	}
-	b.older, b.newer = false, true
+	b.lent, b.touched = b.lent[:0], true
 	return nil
 }
 
@@ -214,18 +258,11 @@ func (b *buffer) bound(stream uintptr, written bool) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.newer {
-		err := b.device.driver.check("copy to the device", b.device.driver.toDeviceAsync(b.at, unsafe.Pointer(unsafe.SliceData(b.data)), uint64(b.size), stream))
-		if err != nil {
-			return err
-		}
-		b.newer = false
-		b.touched = true
+	b.touched = b.touched || written
+	if len(b.lent) == 0 {
+		return nil
 	}
-	if written {
-		b.older, b.touched = true, true
-	}
-	return nil
+	return b.giveBack(stream)
 }
 
 // Close implements metal.Buffer.

@@ -85,6 +85,15 @@ MSL_FN vec<float, 2> multiply_halves(vec<half, 2> a, vec<half, 2> across_b, vec<
   return d;
 }
 
+// The same for two left operands at once, which is all that the instruction can do.
+MSL_FN void multiply_half_pairs(vec<float, 2> &d, vec<float, 2> &e, vec<half, 2> a, vec<half, 2> below, vec<half, 2> across_b) {
+  float d0 = d[0], d1 = d[1], e0 = e[0], e1 = e[1];
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(d0), "+f"(d1), "+f"(e0), "+f"(e1)
+               : "r"(__builtin_bit_cast(uint, a)), "r"(__builtin_bit_cast(uint, below)), "r"(__builtin_bit_cast(uint, across_b)));
+  d[0] = d0, d[1] = d1, e[0] = e0, e[1] = e1;
+}
+
 // d = a b + c in float32: each sum runs over k upwards from c. The lane has row r and columns c, c+1 of d.
 MSL_FN vec<float, 2> multiply_floats(vec<float, 2> a, vec<float, 2> across_b, vec<float, 2> d) {
   const int r = matrix_row(lane()), c = matrix_column(lane());
@@ -113,6 +122,19 @@ MSL_FN void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> &d, const si
   }
   d.e[0] = (D)sum[0], d.e[1] = (D)sum[1];
   d.flipped = false;
+}
+// d += a b and e += c b: tensor cores do sixteen rows at a time. More special than the kernels' own, so it is taken.
+template <class T>
+MSL_FN void simdgroup_multiply_accumulate_pair(simdgroup_float8x8 &d, simdgroup_float8x8 &e, const simdgroup_matrix<T, 8, 8> &a,
+                                               const simdgroup_matrix<T, 8, 8> &c, const simdgroup_matrix<T, 8, 8> &b) {
+  if constexpr (is_same_v<T, half>) {
+    d.e = d.upright(), e.e = e.upright();
+    d.flipped = false, e.flipped = false;
+    impl::multiply_half_pairs(d.e, e.e, a.upright(), c.upright(), b.across());
+  } else {
+    simdgroup_multiply_accumulate(d, a, b, d);
+    simdgroup_multiply_accumulate(e, c, b, e);
+  }
 }
 template <class D, class A, class B>
 MSL_FN void simdgroup_multiply(simdgroup_matrix<D, 8, 8> &d, const simdgroup_matrix<A, 8, 8> &a, const simdgroup_matrix<B, 8, 8> &b) {
