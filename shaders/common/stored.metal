@@ -51,5 +51,14 @@ METAL_FUNC void stored_eight(thread float *v, StoredMatrix m, uint row, uint fir
     return;
   }
   const ulong at = ulong(row) * m.in + first;
+  if (stored_format != FORMAT_F32 && m.in % 2 == 0 && first + 8 <= m.in) { // two numbers a load
+    device const uint *pairs = (device const uint *)(m.data + at * 2);
+    for (uint i = 0; i < 4; i++) {
+      const uint two = pairs[i];
+      v[2 * i] = stored_format == FORMAT_F16 ? float(as_type<half>(ushort(two & 0xffffu))) : as_type<float>(two << 16);
+      v[2 * i + 1] = stored_format == FORMAT_F16 ? float(as_type<half>(ushort(two >> 16))) : as_type<float>(two & 0xffff0000u);
+    }
+    return;
+  }
   for (uint i = 0; i < 8; i++) v[i] = first + i < m.in ? plain_value(m.data, stored_format, at + i) : 0.0f;
 }

@@ -10,6 +10,14 @@
 // into the same bank.
 #define TILE_STRIDE(T) (TILE_INPUTS + 16 / sizeof(T))
 
+// d += a b and e += c b. A device whose matrix unit takes sixteen rows at a time has its own form of it, which is more
+// special than this one.
+template <typename D, typename M>
+METAL_FUNC void simdgroup_multiply_accumulate_pair(thread D &d, thread D &e, thread const M &a, thread const M &c, thread const M &b) {
+  simdgroup_multiply_accumulate(d, a, b, d);
+  simdgroup_multiply_accumulate(e, c, b, e);
+}
+
 // The sums of one simdgroup: block [i][j] is rows 8i.. and outputs 8j.. of its span.
 struct TileSums {
   simdgroup_float8x8 at[TILE_ROW_BLOCKS][TILE_SPAN_BLOCKS];
@@ -20,12 +28,31 @@ METAL_FUNC void tile_clear(thread TileSums &sums) {
     for (int j = 0; j < TILE_SPAN_BLOCKS; j++) sums.at[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
 }
 
+// Writes eight staged values; their place is a multiple of eight elements from the start of a row.
+template <typename T>
+METAL_FUNC void tile_put(threadgroup T *to, float4 low, float4 high) {
+  threadgroup vec<T, 4> *fours = (threadgroup vec<T, 4> *)to;
+  vec<T, 4> a, b;
+  for (int i = 0; i < 4; i++) {
+    a[i] = T(low[i]);
+    b[i] = T(high[i]);
+  }
+  fours[0] = a;
+  fours[1] = b;
+}
+
 // Stages inputs [k0, k0+TILE_INPUTS) of one row, eight a thread: slot is the row's place in the tile, part (0..3) which
 // eight. row points at the row's first input, or anywhere when `there` is false, and then the slot is zeros.
 template <typename T>
 METAL_FUNC void tile_stage_row(threadgroup T *xs, device const float *row, bool there, uint inputs, uint k0, uint slot, uint part) {
   threadgroup T *to = xs + slot * TILE_STRIDE(T) + part * 8;
   const uint k = k0 + part * 8;
+  if (inputs % 4 == 0 && k + 8 <= inputs) { // 16 bytes at a time: a row is whole float4s
+    device const float4 *from = (device const float4 *)(row + k);
+    const float4 low = there ? from[0] : float4(0.0f), high = there ? from[1] : float4(0.0f);
+    tile_put(to, low, high);
+    return;
+  }
   for (uint i = 0; i < 8; i++) to[i] = there && k + i < inputs ? T(row[k + i]) : T(0.0f);
 }
 
@@ -37,9 +64,15 @@ METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first
   for (uint c = index; c < staged * (TILE_INPUTS / 8); c += TILE_THREADS) {
     const uint o = c / (TILE_INPUTS / 8), part = c % (TILE_INPUTS / 8), k = k0 + part * 8;
     threadgroup T *to = ws + o * TILE_STRIDE(T) + part * 8;
+    if (sizeof(T) == sizeof(half) && stored_format == FORMAT_F16 && m.in % 8 == 0) { // halves stay what they are
+      device const uint *pairs = (device const uint *)(m.data + (ulong(first + o) * m.in + k) * 2);
+      const bool there = first + o < outputs && k < m.in;
+      *(threadgroup uint4 *)to = there ? uint4(pairs[0], pairs[1], pairs[2], pairs[3]) : uint4(0u);
+      continue;
+    }
     float v[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     if (first + o < outputs && k < m.in) stored_eight(v, m, first + o, k);
-    for (int i = 0; i < 8; i++) to[i] = T(v[i]);
+    tile_put(to, float4(v[0], v[1], v[2], v[3]), float4(v[4], v[5], v[6], v[7]));
   }
 }
 
@@ -47,6 +80,16 @@ METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first
 // span_blocks blocks of eight hold anything; both are the same for all lanes.
 template <typename T>
 METAL_FUNC void tile_multiply(thread TileSums &sums, threadgroup const T *xs, threadgroup const T *ws, int row_blocks, int span_blocks) {
+  if (row_blocks == TILE_ROW_BLOCKS && span_blocks == TILE_SPAN_BLOCKS) { // the rule: no branch between products
+    for (int k = 0; k < TILE_INPUTS; k += 8) {
+      simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
+      for (int i = 0; i < TILE_ROW_BLOCKS; i++) simdgroup_load(a[i], xs + i * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T));
+      for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_load(b[j], ws + j * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T), ulong2(0), true);
+      for (int i = 0; i < TILE_ROW_BLOCKS; i += 2)
+        for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_multiply_accumulate_pair(sums.at[i][j], sums.at[i + 1][j], a[i], a[i + 1], b[j]);
+    }
+    return;
+  }
   for (int k = 0; k < TILE_INPUTS; k += 8) {
     simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
     for (int i = 0; i < TILE_ROW_BLOCKS; i++)
