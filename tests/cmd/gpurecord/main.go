@@ -34,6 +34,8 @@ func command(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	out := flags.String("out", "tests/records", "folder of the record")
 	limit := flags.Duration("limit", 5*time.Minute, "of one suite")
+	quick := flags.Bool("quick", false, "leave out the suites of tests")
+	profile := flags.Bool("profile", false, "write profiles of the host during decode beside the record: cpu.pprof, block.pprof")
 	sanitize := flags.Bool("sanitize", false, "run the device's suite under compute-sanitizer as well")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -46,7 +48,7 @@ func command(args []string) error {
 		if err != nil {
 			return err
 		}
-		return run(runOptions{from: filepath.Dir(self), out: *out, limit: *limit, sanitize: *sanitize})
+		return run(runOptions{from: filepath.Dir(self), out: *out, limit: *limit, quick: *quick, profile: *profile, sanitize: *sanitize})
 	}
 	return fmt.Errorf("no command %q: build or run", args[0])
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ import (
 type runOptions struct {
 	from, out string
 	limit     time.Duration
+	quick     bool
+	profile   bool
 	sanitize  bool
 }
 
@@ -27,12 +30,23 @@ func run(o runOptions) error {
 		return err
 	}
 	name := d.Properties().Name
+	ctx := context.Background()
 	figures, measured := measure(d)
+	profileTo := ""
+	if o.profile {
+		profileTo = o.out
+	}
+	found, err := engineFigures(ctx, d, copyRate(figures), profileTo)
+	figures, measured = append(figures, found...), errors.Join(measured, err)
+	claims := checks(ctx, d, withoutBarrier)
 	if err := d.Close(); err != nil {
 		return err
 	}
 	var outcomes []*outcome
 	for _, s := range suites() {
+		if o.quick {
+			break
+		}
 		outcomes = append(outcomes, s.run(o.from, o.limit))
 	}
 	if o.sanitize {
@@ -42,12 +56,17 @@ func run(o runOptions) error {
 		return err
 	}
 	base := time.Now().UTC().Format("2006-01-02") + "-" + strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(name), "-"), "-")
-	text := contents{name, commit(o.from), driverVersion(), figures, measured, outcomes}.String()
+	text := contents{name, commit(o.from), driverVersion(), figures, measured, claims, outcomes}.String()
 	fmt.Print(text)
 	if err := os.WriteFile(filepath.Join(o.out, base+".md"), []byte(text), 0o644); err != nil {
 		return err
 	}
 	bad := measured
+	for _, c := range claims {
+		if c.err != nil {
+			bad = errors.Join(bad, fmt.Errorf("%s: %w", c.name, c.err))
+		}
+	}
 	for _, x := range outcomes {
 		if x.ok() {
 			continue
@@ -81,6 +100,7 @@ type contents struct {
 	device, commit, driver string
 	figures                []figure
 	measured               error // why figures are missing
+	checks                 []check
 	outcomes               []*outcome
 }
 
@@ -104,6 +124,14 @@ func (c contents) String() string {
 		if o.broke != nil {
 			fmt.Fprintf(&b, "- %s %s: %v\n", o.under(), o.suite.name, o.broke)
 		}
+	}
+	b.WriteString("\n## Checks\n\n| what | holds | seen |\n| --- | --- | --- |\n")
+	for _, x := range c.checks {
+		holds := "yes"
+		if x.err != nil {
+			holds = "no: " + strings.ReplaceAll(x.err.Error(), "\n", "; ")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", x.name, holds, x.note)
 	}
 	b.WriteString("\n## Figures\n\n| what | figure | note |\n| --- | --- | --- |\n")
 	for _, f := range c.figures {

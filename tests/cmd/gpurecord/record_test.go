@@ -35,10 +35,12 @@ func TestCount(t *testing.T) {
 func TestRecord(t *testing.T) {
 	bad := &outcome{suite: suite{name: "a/b"}, tool: "/bin/checker --tool racecheck", broke: errors.New("it hangs")}
 	bad.count([]byte(testLog))
-	text := contents{"GPU", "abc", "580.1", []figure{{"copy", 4145.2, "GB/s", "1 GiB"}}, errors.New("no more memory"), []*outcome{bad}}.String()
+	text := contents{"GPU", "abc", "580.1", []figure{{"copy", 4145.2, "GB/s", "1 GiB"}}, errors.New("no more memory"),
+		[]check{{"one digest", nil, "100 runs"}, {"answers", errors.New("wrong"), ""}}, []*outcome{bad}}.String()
 	for _, want := range []string{
 		"# GPU, ", "commit: abc", "driver: 580.1", "| a/b | racecheck | 1 | 1 | 1 |", "a/b: TestParts failed",
 		"left out TestNoDevice: x_test.go:9: no driver", "racecheck a/b: it hangs", "| copy | 4145 GB/s | 1 GiB |", "Measuring failed: no more memory",
+		"| one digest | yes | 100 runs |", "| answers | no: wrong |  |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the record does not say %q:\n%s", want, text)
