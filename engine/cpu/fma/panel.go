@@ -10,9 +10,9 @@ import (
 // half is how many outputs the kernels decode at a time.
 const half = Lanes / 2
 
-// Block is the most inputs that Unpack takes at a time: a panel of that many inputs is 32 KB, which the nearest cache
-// of most processors holds with the rows that it meets.
-const Block = 256
+// Block is the most inputs that Unpack takes at a time: a panel of that many inputs is 64 KB, which the second cache
+// of most processors holds beside the rows that it meets.
+const Block = 512
 
 // PanelFloats is the room that a panel of a block takes: kernels write whole registers.
 const PanelFloats = (Block + 16) * Lanes

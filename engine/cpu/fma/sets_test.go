@@ -69,11 +69,23 @@ func differs(a, b []float32) int {
 	return -1
 }
 
+// inputs are sizes to test: fewer in a short test.
+func inputs(all ...int) []int {
+	if testing.Short() {
+		return all[:len(all)-1]
+	}
+	return all
+}
+
 // Every set goes on with a chain as plain Go does, for every number of rows and columns.
 func TestDotsAgree(t *testing.T) {
 	src := newSource(1)
+	most := 19
+	if testing.Short() {
+		most = 8
+	}
 	for _, columns := range []int{16, 32, 48, 64, 96, 128, 160, 224} {
-		for rows := 1; rows <= 19; rows++ {
+		for rows := 1; rows <= most; rows++ {
 			for _, inputs := range []int{0, 1, 2, 7, 33} {
 				ldc, ldx, next := columns+src.IntN(5), inputs+src.IntN(5), inputs*fma.Lanes+src.IntN(3)*16
 				c, x := src.floats(rows*ldc), src.floats(rows*ldx+1)
@@ -96,7 +108,7 @@ func TestDotsAgree(t *testing.T) {
 // Every set decodes every format as plain Go does, also a ragged end and a part.
 func TestUnpackAgrees(t *testing.T) {
 	src := newSource(2)
-	for _, in := range []int{64, 96, 128, 320, 768} {
+	for _, in := range inputs(64, 96, 320, 1152) {
 		for _, m := range []ops.Matrix{
 			src.matrix(ops.F32, 70, in, 0, 0, 0), src.matrix(ops.BF16, 70, in, 0, 0, 0), src.matrix(ops.F16, 70, in, 0, 0, 0),
 			src.matrix(ops.Affine, 70, in, 2, 32, ops.BF16), src.matrix(ops.Affine, 70, in, 3, 32, ops.F32), src.matrix(ops.Affine, 70, in, 4, 32, ops.F16),
@@ -214,7 +226,7 @@ func BenchmarkUnpack(b *testing.B) {
 // Few agrees with chains in plain Go.
 func TestFewAgrees(t *testing.T) {
 	src, set := newSource(6), fma.Widest()
-	for _, in := range []int{32, 96, 320, 1280} {
+	for _, in := range inputs(32, 96, 320, 1280) {
 		for _, kind := range [][2]int{{4, 32}, {6, 32}, {8, 32}, {4, 64}, {8, 64}, {4, in}, {6, 16}} {
 			m := src.matrix(ops.Affine, 70, in, kind[0], kind[1], ops.BF16)
 			if in%kind[1] != 0 || !set.SuitsFew(&m) {
