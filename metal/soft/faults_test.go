@@ -190,6 +190,28 @@ func TestUndefined(t *testing.T) {
 	}
 }
 
+// What only a mode finds goes through without it: TestRaces, TestUndefined and TestDroppedEventWait hold the detectors
+// to their work, and would fail without them.
+func TestFaultsWithoutTheirDetector(t *testing.T) {
+	b := newBench(t, soft.Options{Workers: 1})
+	for _, c := range []struct {
+		kernel          string
+		groups, threads int
+	}{
+		{"fault_no_barrier", 1, 64}, {"fault_no_simd_barrier", 1, 32}, {"fault_wrong_simd_fence", 1, 32}, {"fault_wrong_fence", 1, 64}, {"fault_groups", 2, 32},
+		{"undefined_shift", 1, 32}, {"undefined_conversion", 1, 32},
+	} {
+		if err := b.run(t, c.kernel, c.groups, c.threads, b.buffer(t, 1024), b.buffer(t, 1024)); err != nil {
+			t.Errorf("%s: a plain device finds %v", c.kernel, err)
+		}
+	}
+	p := newPair(t, b.device)
+	w := p.commands(t, true, nothing, nothing)
+	if err := errors.Join(w.Wait(context.Background()), p.commands(t, false, nothing, nothing).Wait(context.Background())); err != nil {
+		t.Errorf("a dropped wait: a plain device finds %v", err)
+	}
+}
+
 // Other schedules change what missing barriers compute, and memory that nobody wrote shows as NaN.
 func TestSchedules(t *testing.T) {
 	for _, k := range []struct {

@@ -60,12 +60,14 @@ func check(t *testing.T, source metal.Source) {
 	}
 }
 
-// The suite passes in every mode and under several schedules.
+// The suite passes in every mode and under five schedules.
 func TestConformance(t *testing.T) {
 	for name, o := range map[string]soft.Options{
 		"plain":     {},
 		"reverse":   {Seed: 1},
 		"random":    {Seed: 7, Workers: 3},
+		"random 2":  {Seed: 2, Workers: 1},
+		"random 3":  {Seed: 3},
 		"race":      {Mode: soft.Race},
 		"undefined": {Mode: soft.Undefined, Seed: 12345},
 	} {
