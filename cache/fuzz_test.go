@@ -150,3 +150,26 @@ func FuzzParseDigest(f *testing.F) {
 		}
 	})
 }
+
+// A stored document is token ids of exactly its bytes, or damaged.
+func FuzzDocument(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 2, 0, 0, 0})
+	f.Add([]byte{1, 0, 0, 0x80})
+	f.Add([]byte{1, 0, 0})
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		store := cachetest.NewMemory()
+		space := &cache.Space{Store: store}
+		store.SetBytes("default/documents/"+cache.Sum(b).String(), b)
+		tokens, err := space.Document(t.Context(), cache.Sum(b))
+		if err != nil {
+			if !errors.Is(err, cache.ErrCorrupt) {
+				t.Fatalf("error of no kind: %v", err)
+			}
+			return
+		}
+		if d, err := space.PutDocument(t.Context(), tokens); err != nil || d != cache.Sum(b) {
+			t.Fatalf("%x became %v, whose digest is %s, %v", b, tokens, d, err)
+		}
+	})
+}

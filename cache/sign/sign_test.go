@@ -125,3 +125,50 @@ func FuzzParsePublics(f *testing.F) {
 		}
 	})
 }
+
+// One secret has one text, and a message never holds it.
+func FuzzParseSecret(f *testing.F) {
+	f.Add("lector-secret-1 " + strings.Repeat("ab", 32) + "\n")
+	f.Add("lector-secret-1 " + strings.Repeat("AB", 32))
+	f.Add("lector-secret-1 " + strings.Repeat("ab", 31))
+	f.Fuzz(func(t *testing.T, text string) {
+		k, err := sign.ParseSecret(text)
+		if err == nil && k.Line() != strings.TrimSuffix(text, "\n") {
+			t.Fatalf("%q was read as %q", text, k.Line())
+		}
+		if err != nil && len(text) > 40 && strings.Contains(err.Error(), text[16:40]) {
+			t.Fatalf("%v holds the key", err)
+		}
+	})
+}
+
+// No bytes but those that the key makes are its signature.
+func FuzzVerify(f *testing.F) {
+	k, err := sign.Generate(bytes.NewReader(bytes.Repeat([]byte{1}, 64)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	store := cachetest.NewMemory()
+	s := &cache.Space{Store: store}
+	h, _, err := (&cachetest.Document{Space: s, Tokens: cachetest.Count(1, 20)}).Read(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := sign.Sign(f.Context(), s, h, k); err != nil {
+		f.Fatal(err)
+	}
+	name := "default/signatures/" + h.String() + "/" + k.Public().ID()
+	whole, _ := store.Bytes(name)
+	f.Add(whole)
+	f.Add(bytes.ToUpper(whole))
+	f.Add(whole[:len(whole)-1])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		store := cachetest.NewMemory()
+		store.SetBytes(name, b)
+		_, err := sign.Verify(t.Context(), &cache.Space{Store: store}, h, []sign.Public{k.Public()})
+		if (err == nil) != bytes.Equal(b, whole) || err != nil && !errors.Is(err, sign.ErrUnsigned) {
+			t.Fatalf("%q: %v", b, err)
+		}
+	})
+}

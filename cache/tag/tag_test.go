@@ -89,3 +89,19 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// The bytes of a tag are one handle's and its own, or damaged.
+func FuzzTag(f *testing.F) {
+	whole := cache.Sum(nil).String() + " book\n"
+	for _, s := range []string{whole, whole[:len(whole)-1], whole + "\n", strings.ToUpper(whole), strings.Replace(whole, "book", "b", 1), ""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		store := cachetest.NewMemory()
+		store.SetBytes("default/tags/book", b)
+		d, err := tag.Get(t.Context(), &cache.Space{Store: store}, "book")
+		if err == nil && string(b) != d.String()+" book\n" || err != nil && !errors.Is(err, cache.ErrCorrupt) {
+			t.Fatalf("%q is %v, %v", b, d, err)
+		}
+	})
+}
