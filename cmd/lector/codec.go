@@ -23,6 +23,14 @@ func (h *holding) flags(f *pflag.FlagSet) {
 	f.StringVar(&h.recurrent, "state", envOr("LECTOR_STATE", "f32"), "`format` of recurrent states at the end of every cell that is stored: f32, or bf16 (half the bytes, rounded); part of a snapshot's identity")
 }
 
+// given are the settings as a command line has them; nothing where they are the default.
+func (h *holding) given() string {
+	if (qwen4exp.Options{KV: qwen4exp.KV(h.kv), State: qwen4exp.State(h.recurrent)}).Codec() == (qwen4exp.Options{}).Codec() {
+		return ""
+	}
+	return fmt.Sprintf(" --kv %s --state %s", h.kv, h.recurrent)
+}
+
 // withSettings adds to the refusal of a snapshot that is held otherwise what to open the model with.
 func (a *app) withSettings(err error, snapshot cache.Identity) error {
 	if !errors.Is(err, cache.ErrIncompatible) {

@@ -60,7 +60,7 @@ func (a *app) demo(ctx context.Context) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(a.out, "\n%d of %d right, %.1f s for all of them. Ask one yourself:\n\n", right, len(demo.Questions()), time.Since(start).Seconds())
-	fmt.Fprintf(a.out, "  lector resume %.16s --stop . --prompt $'\\n\\nQuestion: What is the cargo of Quiet Ferry?\\nAnswer:'\n\n", receipt.Handle)
+	fmt.Fprintf(a.out, "  lector resume %.16s%s --stop . --prompt $'\\n\\nQuestion: What is the cargo of Quiet Ferry?\\nAnswer:'\n\n", receipt.Handle, a.holding.given())
 	if right < len(demo.Questions()) {
 		return fmt.Errorf("demo: %d answers are wrong: nano knows them all, so the engine or the restored state is at fault", len(demo.Questions())-right)
 	}
