@@ -13,6 +13,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// WaitPoll is how often a claim that somebody else holds is tried again. Default 500 ms.
 	WaitPoll time.Duration
+	// DiskPoll is how often a disk that is nearly full is looked at again. Default 5 s.
+	DiskPoll time.Duration
 	// SettleTimeout bounds the settlement of a delivery, which goes on while the worker drains. Default 15 s.
 	SettleTimeout time.Duration
 	// Attempts is how often a job is tried before it is a dead letter. Default 5.
@@ -41,6 +43,7 @@ func (c Config) withDefaults() Config {
 	defaultTo(&c.AckWait, 30*time.Second)
 	defaultTo(&c.LeaseTTL, c.AckWait)
 	defaultTo(&c.WaitPoll, 500*time.Millisecond)
+	defaultTo(&c.DiskPoll, 5*time.Second)
 	defaultTo(&c.SettleTimeout, 15*time.Second)
 	defaultTo(&c.Attempts, 5)
 	defaultTo(&c.RetryMin, time.Second)
@@ -65,6 +68,7 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"ack wait", int64(d.AckWait)}, {"lease time", int64(d.LeaseTTL)}, {"wait poll", int64(d.WaitPoll)},
+		{"disk poll", int64(d.DiskPoll)},
 		{"settle timeout", int64(d.SettleTimeout)}, {"attempts", int64(d.Attempts)}, {"shortest retry", int64(d.RetryMin)},
 		{"longest retry", int64(d.RetryMax)}, {"kept states", int64(d.KeepSpread)},
 		{"result message", int64(d.ResultMessage)},

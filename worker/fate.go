@@ -63,6 +63,9 @@ func FateOf(err error, attempt int, jitter uint64, c Config) Fate {
 		return Fate{Action: Reject, Class: "attempts"}
 	}
 	f.After = backoff(attempt, jitter, c)
+	if f.Class == "disk" {
+		f.After = backoff(64, jitter, c) // room does not come in seconds
+	}
 	return f
 }
 
@@ -114,6 +117,8 @@ func classify(err error) Fate {
 		return Fate{Action: Retry, Class: "storage"} // another host reads its own copy
 	case is(engine.ErrMemory):
 		return Fate{Action: Retry, Class: "memory"} // another host may have more
+	case is(errDisk):
+		return Fate{Action: Retry, Class: "disk"} // another host may have more
 	case is(context.DeadlineExceeded), is(context.Canceled):
 		return Fate{Action: Retry, Class: "timeout"}
 	}

@@ -38,6 +38,9 @@ func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 	if err != nil || published {
 		return in.receipt, err
 	}
+	if err := in.fitsDisk(in.order); err != nil {
+		return Receipt{}, err
+	}
 	if err := in.open(ctx); err != nil {
 		return Receipt{}, err
 	}

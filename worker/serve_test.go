@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"lector/engine"
 	"lector/engine/enginetest"
@@ -340,5 +343,111 @@ func TestPanicIsTheJobsOwn(t *testing.T) {
 		if r.toy.Open() != 0 {
 			t.Errorf("%d sequences are open", r.toy.Open())
 		}
+	})
+}
+
+// A worker with a full disk takes nothing until there is room, and begins no document that would fill it.
+func TestDiskAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		info := r.toy.Info()
+		var free atomic.Int64
+		r.Disk = &worker.Disk{Free: func() (int64, error) { return free.Load(), nil }, Least: 1000, Holds: true}
+		free.Store(999)
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Ingest: 1})
+		id := r.submit(r.ingestJob(prose(20), worker.IngestOptions{}))
+		time.Sleep(time.Minute)
+		if s := r.status(id); s.State != queue.Queued || s.Attempts != 0 {
+			t.Fatalf("with a full disk the job is %s after %d attempts", s.State, s.Attempts)
+		}
+		free.Store(1000 + int64(20*info.BytesPerToken))
+		time.Sleep(10 * time.Second)
+		events := r.queue.Events(id)
+		if s := r.status(id); s.State.Final() || s.Attempts == 0 || !strings.Contains(events[len(events)-1].Reason, "disk is nearly full") {
+			t.Fatalf("with a disk that the document would fill the job is %s after %d attempts: %+v", s.State, s.Attempts, events[len(events)-1])
+		}
+		free.Store(1 << 30)
+		r.await(id)
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		r.receipt(id)
+		if r.toy.Open() != 0 {
+			t.Errorf("%d sequences are open", r.toy.Open())
+		}
+	})
+}
+
+// Texts that are made by turns are those that are made alone, to the bit, whatever comes when.
+func TestByTurnsEqualsAlone(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		type asking struct {
+			order queue.ResumeOrder
+			after time.Duration
+		}
+		var asked []asking
+		for range rapid.IntRange(2, 4).Draw(rt, "resumes") {
+			asked = append(asked, asking{
+				queue.ResumeOrder{
+					Text: rapid.StringMatching(`[a-d ]{0,12}`).Draw(rt, "prompt"), MaxTokens: rapid.IntRange(1, 8).Draw(rt, "tokens"),
+					Drafts: rapid.IntRange(0, 3).Draw(rt, "drafts"), Branches: rapid.IntRange(0, 2).Draw(rt, "branches"), Sampling: warm(),
+				},
+				time.Duration(rapid.IntRange(0, 200).Draw(rt, "after")) * time.Millisecond,
+			})
+		}
+		slots, fails := rapid.IntRange(1, 4).Draw(rt, "slots"), rapid.IntRange(0, 25).Draw(rt, "device fails at")
+		memory := rapid.Bool().Draw(rt, "memory for one")
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			from := r.ingest(prose(43))
+			var want []worker.Result
+			for _, a := range asked {
+				want = append(want, r.resume(from.HandleDigest, a.order))
+			}
+			slow(r.toy, 20*time.Millisecond, 7*time.Millisecond)
+			n, steps := 0, r.toy.BeforeDecode
+			r.toy.BeforeDecode = func(ctx context.Context, i int, tokens []engine.Token) error {
+				if n++; n == fails {
+					return engine.ErrDevice
+				}
+				return steps(ctx, i, tokens)
+			}
+			if memory {
+				bytes, err := r.toy.SequenceBytes(80)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.toy.Memory = bytes + int64(r.toy.Info().FixedBytes)
+			}
+			stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: slots, queue.Ingest: 1})
+			r.submit(r.ingestJob(prose(60), worker.IngestOptions{}))
+			var ids []string
+			for _, a := range asked {
+				time.Sleep(a.after)
+				ids = append(ids, r.submit(r.resumeJob(from.HandleDigest, a.order)))
+			}
+			for i, id := range ids {
+				r.await(id)
+				var got worker.Result
+				r.result(id, &got)
+				r.story(id, got)
+				if got.Text != want[i].Text || !equalIDs(got.IDs, want[i].IDs) || len(got.Branches) != len(want[i].Branches) {
+					t.Errorf("by turns %q, alone %q", got.Text, want[i].Text)
+				}
+				for j, b := range got.Branches {
+					if b.Text != want[i].Branches[j].Text || !equalIDs(b.IDs, want[i].Branches[j].IDs) {
+						t.Errorf("branch %d by turns %q, alone %q", j, b.Text, want[i].Branches[j].Text)
+					}
+				}
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if r.toy.Open() != 0 {
+				t.Errorf("%d sequences are open", r.toy.Open())
+			}
+		})
 	})
 }

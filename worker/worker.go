@@ -30,6 +30,7 @@ type Worker struct {
 	Host      string           // for receipts and logs; in nothing that is stored under a digest
 	Meter     Meter            // nil: nobody counts
 	Tracer    Tracer           // nil: nobody draws
+	Disk      *Disk            // nil: as much as is wanted
 	Config    Config
 
 	share *share // how this process's attempts have the engine; nil: the one that there is has it alone
@@ -43,6 +44,9 @@ func (w *Worker) Run(ctx context.Context, kinds ...queue.Kind) error {
 		return err
 	}
 	for ctx.Err() == nil {
+		if err := w.roomy(ctx); err != nil {
+			return err
+		}
 		d, err := w.Queue.Next(ctx, kinds...)
 		if err != nil {
 			if ctx.Err() != nil {

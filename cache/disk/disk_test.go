@@ -55,3 +55,12 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+func TestFree(t *testing.T) {
+	if n, err := disk.Free(t.TempDir()); err != nil || n <= 0 {
+		t.Errorf("%d bytes are free: %v", n, err)
+	}
+	if _, err := disk.Free(filepath.Join(t.TempDir(), "nowhere")); err == nil {
+		t.Error("a folder that is not there has room")
+	}
+}

@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -45,4 +46,13 @@ func Allocated(info fs.FileInfo) int64 {
 		return int64(s.Blocks) * 512
 	}
 	return info.Size()
+}
+
+// Free is how many bytes may still be written to the folder's file system by this user.
+func Free(folder string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil {
+		return 0, fmt.Errorf("ask for free space of %s: %w", folder, err)
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
 }

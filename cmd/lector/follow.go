@@ -120,7 +120,7 @@ func (a *app) await(ctx context.Context, q pausing, job queue.Job, follow func(c
 // one's progress.
 func since(began time.Time, heard func(queue.Event)) func(queue.Event) {
 	return func(e queue.Event) {
-		if e.Type == queue.EventDone || e.Type == queue.EventFailed || !e.At.Before(began) {
+		if e.Type.Final() || !e.At.Before(began) {
 			heard(e)
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"lector/cache/disk"
 	"lector/queue"
 	"lector/worker"
 )
@@ -19,6 +21,7 @@ type workerFlags struct {
 	slots   int
 	ingests int
 	ackWait time.Duration
+	minFree string
 }
 
 func newWorker(a *app) *cobra.Command {
@@ -36,6 +39,7 @@ func newWorker(a *app) *cobra.Command {
 	fs.IntVar(&f.slots, "slots", 4, "resumes worked on at once; they take turns on the engine")
 	fs.IntVar(&f.ingests, "ingests", 1, "documents read at once; more than one rarely pays on one engine")
 	fs.DurationVar(&f.ackWait, "ack-wait", 30*time.Second, "how long the queue waits for a word of a worker before another gets its job; the same for a whole fleet")
+	fs.StringVar(&f.minFree, "min-free", "1G", "`bytes` of disk that stay free: with less no jobs are taken, and no document is begun whose state would leave less")
 	a.metricsFlag(fs)
 	return c
 }
@@ -71,6 +75,10 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	if err != nil {
 		return badInput(err)
 	}
+	least, err := sizeOf("--min-free", f.minFree)
+	if err != nil {
+		return err
+	}
 	for kind := range slots {
 		a.serves = append(a.serves, kind)
 	}
@@ -84,9 +92,27 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	info := s.model.engine.Info()
 	a.note("worker of model %s (%.12s) on %s takes %s", info.Name, s.identity.Model.String(), s.model.device.name, strings.Join(f.kinds, ", "))
 	w := s.worker(func(queue.Job) {})
+	if w.Disk, err = a.disk(least); err != nil {
+		return err
+	}
 	err = w.Serve(ctx, slots)
 	if err == nil && ctx.Err() != nil {
 		a.note("drained: every job at hand is stored and given back")
 	}
 	return err
+}
+
+// disk is what the worker asks of this machine's disk: where the states stay, or where chunks wait for a far store.
+func (a *app) disk(least int64) (*worker.Disk, error) {
+	folder, err := a.dataFolder()
+	if err == nil && !a.far() {
+		folder, err = a.storeFolder()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("make %s: %w", folder, err)
+	}
+	return &worker.Disk{Free: func() (int64, error) { return disk.Free(folder) }, Least: least, Holds: !a.far()}, nil
 }

@@ -27,8 +27,12 @@ import (
 	"lector/worker"
 )
 
-// ErrCancelled says that a job was cancelled before it was done.
-var ErrCancelled = errors.New("job was cancelled")
+var (
+	// ErrCancelled says that a job was cancelled before it was done.
+	ErrCancelled = errors.New("job was cancelled")
+	// ErrExpired says that a job's deadline passed before it was done.
+	ErrExpired = errors.New("job's deadline has passed")
+)
 
 // Failed is a job that will not be tried again.
 type Failed struct {
@@ -146,7 +150,7 @@ func (c *Client) Follow(ctx context.Context, job string, heard func(queue.Event)
 		if heard != nil {
 			heard(e)
 		}
-		return e.Type != queue.EventDone && e.Type != queue.EventFailed
+		return !e.Type.Final()
 	})
 	w.stop()
 	if err := context.Cause(ctx); err != nil {
@@ -180,7 +184,7 @@ func (c *Client) poll() time.Duration {
 	return time.Second
 }
 
-// Receipt waits for an ingest and returns what became of it. Errors: *Failed, ErrCancelled.
+// Receipt waits for an ingest and returns what became of it. Errors: *Failed, ErrCancelled, ErrExpired.
 func (c *Client) Receipt(ctx context.Context, job string) (worker.Receipt, error) {
 	var r worker.Receipt
 	status, err := c.Follow(ctx, job, nil)
@@ -190,7 +194,7 @@ func (c *Client) Receipt(ctx context.Context, job string) (worker.Receipt, error
 	return r, decode(status, &r)
 }
 
-// Result waits for a resume and returns its texts and what they took. Errors: *Failed, ErrCancelled.
+// Result waits for a resume and returns its texts and what they took. Errors: *Failed, ErrCancelled, ErrExpired.
 func (c *Client) Result(ctx context.Context, job string) (worker.Result, error) {
 	status, err := c.Follow(ctx, job, nil)
 	if err != nil {
@@ -230,15 +234,19 @@ func (c *Client) Handle(ctx context.Context, job string) (cache.Digest, cache.Ha
 	return cache.Sum(body), h, nil
 }
 
-// Ended says how a job that is final ended: nil when it is done, else *Failed or ErrCancelled.
+// Ended says how a job that is final ended: nil when it is done, else *Failed, ErrCancelled or ErrExpired.
 func Ended(s queue.Status) error {
 	switch {
 	case s.State == queue.Done:
 		return nil
 	case s.State == queue.Failed && s.Dead != nil:
 		return &Failed{s.Job.ID, *s.Dead}
+	case s.State == queue.Cancelled && s.Cancel != nil && s.Cancel.Reason != "":
+		return fmt.Errorf("job %s: %w: %s", s.Job.ID, ErrCancelled, s.Cancel.Reason)
 	case s.State == queue.Cancelled:
 		return fmt.Errorf("job %s: %w", s.Job.ID, ErrCancelled)
+	case s.State == queue.Expired:
+		return fmt.Errorf("job %s: %w: it was %s", s.Job.ID, ErrExpired, s.Job.Deadline.UTC().Format("2006-01-02 15:04:05 MST"))
 	}
 	return fmt.Errorf("job %s ended as %s", s.Job.ID, s.State)
 }

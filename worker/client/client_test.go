@@ -186,6 +186,17 @@ func TestEnds(t *testing.T) {
 		if _, err := r.Result(t.Context(), waits.Job.ID); !errors.Is(err, client.ErrCancelled) {
 			t.Errorf("cancelled job: %v", err)
 		}
+		late, err := r.Resume(t.Context(), queue.ResumeOrder{Handle: from.HandleDigest, MaxTokens: 1}, worker.ResumeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late.State = queue.Expired
+		if err := r.queue.SetStatus(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Result(t.Context(), late.Job.ID); !errors.Is(err, client.ErrExpired) {
+			t.Errorf("expired job: %v", err)
+		}
 		if _, err := r.Follow(t.Context(), "nobody", nil); !errors.Is(err, queue.ErrUnknown) {
 			t.Errorf("unknown job: %v", err)
 		}

@@ -43,7 +43,7 @@ func (p Place) Add(x Piece) {
 }
 
 // Stream yields the texts of a resume piece by piece, from a place on (nil: from their beginning), until the job has
-// ended. Errors end it: *Failed, ErrCancelled, ErrRetold, queue.ErrUnknown.
+// ended. Errors end it: *Failed, ErrCancelled, ErrExpired, ErrRetold, queue.ErrUnknown.
 func (c *Client) Stream(ctx context.Context, job string, from Place) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
