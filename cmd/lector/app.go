@@ -52,7 +52,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	f.StringVar(&a.tenant, "tenant", "default", "`name` that snapshots are kept under")
 	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "how the draft head reads the residual: grouped or flat")
 	a.holding.flags(f)
-	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store)")
+	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store or a worker)")
 	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
 	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Rounded), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")

@@ -75,7 +75,7 @@ func (a *app) openModel() (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if memory == 0 && s.checkpoint.Packed() != nil { // else everything that is read would stay
+	if memory == 0 && (s.checkpoint.Packed() != nil || len(a.serves) > 0) { // else everything that is read would stay, and jobs share nothing
 		memory = defaultMemory()
 	}
 	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), KV: qwen4exp.KV(a.kv), State: qwen4exp.State(a.recurrent), Memory: memory, Beside: besideEngine, Tokenizer: "none"}

@@ -33,7 +33,8 @@ type resumeFlags struct {
 	ttl                          time.Duration
 	branches                     int
 	detach, pieces               bool
-	attach                       string // job
+	attach                       string   // job
+	computing                    []string // flags given that say how this process computes
 }
 
 // usualDrafts is how many tokens are drafted ahead where nobody says.
@@ -56,6 +57,11 @@ func newResume(a *app) *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.seeded, f.drafting = c.Flags().Changed("seed"), c.Flags().Changed("drafts")
+			for _, name := range []string{"device", "class", "float32", "threads", "memory", "metrics"} {
+				if c.Flags().Changed(name) {
+					f.computing = append(f.computing, "--"+name)
+				}
+			}
 			if f.attach != "" {
 				return a.attach(c.Context(), f)
 			}
@@ -118,6 +124,12 @@ func (a *app) resume(ctx context.Context, handle string, f resumeFlags) error {
 // resumeElsewhere leaves the job to a fleet, or to the worker that owns the data folder; done is false where there is
 // neither.
 func (a *app) resumeElsewhere(ctx context.Context, name string, f resumeFlags) (done bool, err error) {
+	if len(f.computing) > 0 && (a.nats.remote() || f.detach) {
+		return true, badInput(fmt.Errorf("%s is for the process that computes, and that is a worker: leave it out", strings.Join(f.computing, ", ")))
+	}
+	if len(f.computing) > 0 {
+		return false, nil // this process is to compute, and as it is told
+	}
 	d, err := a.openDesk(ctx)
 	if errors.Is(err, jetstream.ErrNoServer) {
 		if f.detach {

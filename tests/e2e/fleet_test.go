@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,5 +158,43 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	// Either way the next owner of the folder finds what was stored.
 	if got := p.ingest(document(t, 8*grid, 5)); got.Tokens.Restored == 0 {
 		t.Errorf("after two signals: %+v", got.Tokens)
+	}
+}
+
+// Texts that one engine makes by turns, while it reads a document, are those that it makes alone.
+func TestManyTextsAtOnce(t *testing.T) {
+	f := newFleet(t, fixture(t, "odd"))
+	f.host().worker("--slots", "3")
+	client := f.host()
+	var ids []int
+	for i := range 600 {
+		ids = append(ids, (i*11+i/7)%310)
+	}
+	handle := client.ingest(writeIDs(t, ids)).Handle
+	var asks [][]string
+	for i := range 5 {
+		asks = append(asks, []string{"resume", handle, "--tokens", fmt.Sprint(i + 3), "--max-tokens", "20", "--drafts", fmt.Sprint(i % 4), "--temperature", "2", "--seed", fmt.Sprint(i), "--n", fmt.Sprint(1 + i%2), "--pieces"})
+	}
+	var want []string
+	for _, ask := range asks {
+		want = append(want, fmt.Sprint(pieces(t, client.must(ask...))))
+	}
+	reading := make(chan output, 1)
+	go func() { reading <- client.run("ingest", "--tokens", document(t, 3*grid, 7)) }()
+	got := make([]output, len(asks))
+	var all sync.WaitGroup
+	for i, ask := range asks {
+		all.Go(func() { got[i] = client.run(ask...) })
+	}
+	all.Wait()
+	for i, o := range got {
+		if o.code != 0 {
+			t.Errorf("text %d: exit code %d: %s", i, o.code, o.err)
+		} else if text := fmt.Sprint(pieces(t, o.out)); text != want[i] {
+			t.Errorf("text %d by turns: %s\nalone: %s", i, text, want[i])
+		}
+	}
+	if o := <-reading; o.code != 0 {
+		t.Errorf("the document: exit code %d: %s", o.code, o.err)
 	}
 }
