@@ -124,6 +124,7 @@ func (e *Engine) openStore(slots, ring int) error {
 	}
 	o := e.opt.Stream
 	o.Ring = ring
+	_, o.Ahead = e.be.(ops.Late) // its sweeps go on while the next layer's mixer runs
 	e.store, err = stream.Open(e.checkpoint.Packed(), mem, e.net.record, o)
 	if err == nil {
 		e.fitPool()

@@ -7,7 +7,8 @@
 //
 // What it promises:
 //
-//  1. Within one sweep each wanted record is read at most once, and not at all if it is in a slot already.
+//  1. Within one sweep each wanted record is read at most once, and not at all if it is in a slot already. With
+//     Options.Ahead some records of the next layer are read before it is known that they are wanted.
 //  2. Which slot an item of a sweep has is known before it is read. A slot is overwritten only after its last user
 //     is done, and leaves the index before that.
 //  3. A record is handed out only after its checksum was compared. A failed, short or damaged read ends the sweep with

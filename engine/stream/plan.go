@@ -15,6 +15,7 @@ type slot struct {
 	record int32  // which record is in it, or none
 	last   uint64 // ticket of its last user
 	rows   int    // of the last prefill chunk that went to the record
+	early  bool   // the record was read ahead, and no sweep has used it yet
 }
 
 // table knows which record is in which slot. Slots [0, ring) pass records on, slots [ring, limit) keep them; the
@@ -49,6 +50,7 @@ func (t *table) evict(s int32) {
 	if old := t.slots[s].record; old != none {
 		t.index[old] = none
 		t.slots[s].record = none
+		t.slots[s].early = false
 	}
 }
 
@@ -60,6 +62,7 @@ type task struct {
 	ticket       uint64
 	after        uint64 // ticket of the slot's last user before
 	hit          bool
+	early        bool // a hit that was read ahead for this sweep
 }
 
 // order is a sweep to plan: the wanted experts of the layer whose records start at first, of n.
@@ -77,7 +80,9 @@ func (t *table) plan(o order) []task {
 	tasks := make([]task, 0, len(o.wants))
 	for _, w := range o.wants {
 		record := int32(o.first + w.Expert)
-		tasks = append(tasks, task{expert: w.Expert, rows: w.Rows, record: record, slot: t.index[record], hit: t.index[record] != none})
+		k := task{expert: w.Expert, rows: w.Rows, record: record, slot: t.index[record], hit: t.index[record] != none}
+		k.early = k.hit && t.slots[k.slot].early
+		tasks = append(tasks, k)
 	}
 	slices.SortFunc(tasks, func(a, b task) int {
 		if a.hit != b.hit {
@@ -118,7 +123,7 @@ func (t *table) use(k *task) {
 	if s.record != k.record {
 		t.assign(k.slot, k.record)
 	}
-	s.last = k.ticket
+	s.last, s.early = k.ticket, false
 	s.rows = max(s.rows*b2i(k.hit), k.rows)
 }
 
@@ -189,6 +194,18 @@ func (t *table) oldest() int32 {
 		}
 	}
 	return best
+}
+
+// ringByAge lists the slots of the ring by their last users, the earliest first, without those that hold one of the
+// records [from, to).
+func (t *table) ringByAge(from, to int) (list []int32) {
+	for s := range int32(t.ring) {
+		if r := int(t.slots[s].record); r < from || r >= to {
+			list = append(list, s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int32) int { return cmp.Compare(t.slots[a].last, t.slots[b].last) })
+	return list
 }
 
 // shrink or grow the table to limit slots; the slots that fall out are emptied and returned.

@@ -29,6 +29,9 @@ const (
 type Options struct {
 	Ring  int // slots that records pass through; 0: RingSlots
 	Lanes int // records read at once; 0: a usual number
+	// Ahead lets a sweep read for the next layer while it is not ended, by what the chunk before wanted there: for a
+	// backend that ends a sweep long after it has all its records.
+	Ahead bool
 	// Wrap stands between the store and its files, to count reads or to make them fail; nil: nothing does. It gets the
 	// base name of a file and what reads it.
 	Wrap func(file string, r io.ReaderAt) io.ReaderAt
@@ -68,6 +71,9 @@ type Store struct {
 	limit  int // what Limit asked for
 	active bool
 	stats  Stats
+
+	ahead bool
+	used  [][]int32 // by layer and expert: rows of the last chunk, to read ahead by
 
 	gather []gatherMemory // by table
 }
@@ -113,7 +119,7 @@ func LeastSlots(p *weights.Packed) int { return min(MinSlots, Records(p)) }
 // Open opens the files of a packed store for reading into slots, which it owns from then on, even if it fails. view
 // makes operands of records. The packed store must outlive it.
 func Open(p *weights.Packed, slots ops.Slots, view View, o Options) (*Store, error) {
-	s := &Store{packed: p, view: view, slots: slots, fetched: slots.Fetched, done: slots.Done, size: SlotBytes(p), lanes: o.Lanes}
+	s := &Store{packed: p, view: view, ahead: o.Ahead, used: make([][]int32, p.Layers()), slots: slots, fetched: slots.Fetched, done: slots.Done, size: SlotBytes(p), lanes: o.Lanes}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s for reading: %w", p.Dir(), err), s.Close())
 	}

@@ -20,6 +20,7 @@ type sweep struct {
 	tasks  []task
 	items  []ops.Item
 	lanes  sync.WaitGroup
+	ahead  ahead
 	ended  bool
 
 	mu      sync.Mutex
@@ -44,6 +45,7 @@ func (r *records) Sweep(wants []ops.Want) ops.Sweep {
 	s.active = true
 	s.resize()
 	w.tasks = s.table.plan(order{wants, s.first[r.layer], s.packed.Experts(r.layer), r.recent, s.base})
+	w.planAhead(r.recent, wants)
 	s.mu.Unlock()
 	w.describe()
 	w.start()
@@ -58,10 +60,10 @@ func (w *sweep) describe() {
 		if err != nil {
 			w.fail(fmt.Errorf("%w: %w", ErrRecord, err))
 		}
-		w.items[i] = ops.Item{Want: ops.Want{Expert: k.expert, Rows: k.rows}, Slot: int(k.slot), Ticket: k.ticket, Hit: k.hit, Record: view}
-		if k.hit {
+		w.items[i] = ops.Item{Want: ops.Want{Expert: k.expert, Rows: k.rows}, Slot: int(k.slot), Ticket: k.ticket, Hit: k.hit && !k.early, Record: view}
+		w.ready[i] = k.hit
+		if w.items[i].Hit {
 			w.stats.Hits++
-			w.ready[i] = true
 		}
 	}
 }
@@ -69,19 +71,23 @@ func (w *sweep) describe() {
 // start tells what is there already and sends the lanes off.
 func (w *sweep) start() {
 	w.mu.Lock()
-	w.next = w.stats.Hits // hits come first
+	for w.next < len(w.tasks) && w.tasks[w.next].hit { // they come first
+		w.next++
+	}
+	left := len(w.tasks) - w.next + len(w.ahead.tasks)
 	w.advance()
 	w.mu.Unlock()
 	if w.ctx.Err() != nil {
 		w.fail(context.Cause(w.ctx))
 	}
-	for range min(w.store.lanes, len(w.tasks)-w.stats.Hits) {
+	for range min(w.store.lanes, left) {
 		w.lanes.Go(w.lane)
 	}
 }
 
-// lane reads one record after another until none is left or the sweep has failed.
+// lane reads one record after another until none is left or the sweep has failed, then what the next layer may want.
 func (w *sweep) lane() {
+	defer w.readAhead()
 	for {
 		i, ok := w.take()
 		if !ok {
@@ -145,16 +151,20 @@ func (w *sweep) read(k *task) error {
 	if err := w.slotFree(k); err != nil {
 		return err
 	}
-	s := w.store
-	record := s.slots.Mem[k.slot][:blocks(s.packed.ExpertBytes(w.layer, k.expert))]
-	n, err := s.experts.ReadAt(record, s.packed.RecordOffset(w.layer, k.expert))
+	return w.store.fill(w.layer, k)
+}
+
+// fill reads a task's record and compares its checksum.
+func (s *Store) fill(layer int, k *task) error {
+	record := s.slots.Mem[k.slot][:blocks(s.packed.ExpertBytes(layer, k.expert))]
+	n, err := s.experts.ReadAt(record, s.packed.RecordOffset(layer, k.expert))
 	if errors.Is(err, io.EOF) && n == len(record) {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("%w: expert %d of layer %d in %s: %d of %d bytes came: %w", ErrRead, k.expert, w.layer, s.packed.Dir(), n, len(record), err)
+		return fmt.Errorf("%w: expert %d of layer %d in %s: %d of %d bytes came: %w", ErrRead, k.expert, layer, s.packed.Dir(), n, len(record), err)
 	}
-	if err := s.packed.VerifyRecord(w.layer, k.expert, record); err != nil {
+	if err := s.packed.VerifyRecord(layer, k.expert, record); err != nil {
 		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return nil
@@ -211,6 +221,7 @@ func (w *sweep) End() error {
 		return w.err
 	}
 	w.ended = true
+	w.ahead.stop()
 	if w.ctx.Err() != nil {
 		w.fail(context.Cause(w.ctx))
 	}
@@ -244,6 +255,7 @@ func (w *sweep) settle() {
 			s.table.evict(k.slot)
 		}
 	}
+	w.settleAhead()
 	s.stats.Records += w.stats.Records
 	s.stats.Bytes += w.stats.Bytes
 	s.stats.Hits += w.stats.Hits
