@@ -42,7 +42,7 @@ func (p *progress) heard(e queue.Event) {
 		if e.Alarm != nil {
 			p.app.note("ALARM: %s", alarmText(*e.Alarm))
 		}
-	case queue.EventDone, queue.EventFailed:
+	case queue.EventDone, queue.EventFailed, queue.EventEnded:
 		p.end()
 	}
 }

@@ -62,6 +62,9 @@ type Config struct {
 	Log func(level Level, text string)
 }
 
+// Priorities are those that exist where nobody says, the most urgent first.
+func Priorities() []string { return []string{"high", "normal", "low"} }
+
 // What streams are created with where nobody says.
 const (
 	defaultMaxJobs       = 100_000
@@ -104,7 +107,7 @@ func (c Config) Validate() error {
 
 func (c Config) withDefaults() Config {
 	if len(c.Priorities) == 0 {
-		c.Priorities = []string{"high", "normal", "low"}
+		c.Priorities = Priorities()
 	}
 	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, 500*time.Millisecond)

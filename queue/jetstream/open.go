@@ -29,7 +29,8 @@ type Queue struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // goroutines that outlive their call
 
-	changes []Change // that opening made
+	embedded bool     // at a server of this process
+	changes  []Change // that opening made
 
 	bell    chan struct{} // rung when a job may be due
 	ringing *nats.Subscription
@@ -137,6 +138,9 @@ func (q *Queue) prepare(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Embedded says that the queue's server is of this process: nobody else had the data folder.
+func (q *Queue) Embedded() bool { return q.embedded }
 
 // Changes is what opening the queue did to the streams of the server.
 func (q *Queue) Changes() []Change { return slices.Clone(q.changes) }

@@ -228,6 +228,7 @@ func (s *Server) QueueFor(ctx context.Context, model string) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.embedded = true
 	q.changes, s.changes = append(s.changes, q.changes...), nil
 	s.queues[q] = struct{}{}
 	q.onClose = append(q.onClose, func() {

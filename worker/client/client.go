@@ -72,6 +72,10 @@ func (c *Client) Ingest(ctx context.Context, id cache.Identity, tokens []int32, 
 	}
 	for {
 		status, err := c.submit(ctx, worker.NewIngest(id, document, o))
+		if err == nil && (status.State == queue.Cancelled || status.State == queue.Expired) {
+			o.Again = status.Job.ID
+			continue
+		}
 		if err != nil || status.State != queue.Done {
 			return status, err
 		}
