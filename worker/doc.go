@@ -21,7 +21,9 @@
 // What it refuses: to construct a collaborator, to read the environment, to know what a network looks like, to
 // choose a faster path silently, and to try again what cannot come out otherwise.
 //
-// Worker.Run may be called from several goroutines of workers that share an Engine; each works on one delivery
-// at a time. Start reading at Worker.Handle, then ingest.go or resume.go top to bottom; fate.go says what an
-// error means.
+// Worker.Serve works on several deliveries at once, on one Engine: an attempt has it for a step at a time (turns.go), and
+// waits until the memory for its state is free (room.go); a resume's texts share what they follow (branch.go). Worker.Run
+// works on one delivery at a time and may be called from several goroutines. A job that panics is a dead letter, and the
+// worker goes on. Start reading at Worker.Handle, then ingest.go or resume.go top to bottom; fate.go says what an error
+// means. Other programs submit and follow jobs with worker/client.
 package worker

@@ -106,11 +106,14 @@ func (a *app) await(ctx context.Context, q pausing, job queue.Job, follow func(c
 	})
 	defer quiet.Stop()
 	err := follow(ctx)
-	if err != nil && ctx.Err() != nil {
-		again := "the same command follows it again"
-		if job.Kind == queue.Resume {
-			again = "'lector resume --attach " + job.ID + "' hears it"
-		}
+	again := "the same command follows it again"
+	if job.Kind == queue.Resume {
+		again = "'lector resume --attach " + job.ID + "' hears it"
+	}
+	switch {
+	case errors.Is(err, queue.ErrClosed):
+		return fmt.Errorf("the process that kept the queue has ended, and job %s is with the next one; %s then: %w", job.ID, again, err)
+	case err != nil && ctx.Err() != nil:
 		a.note("job %s goes on without this command; %s", job.ID, again)
 	}
 	return jobError(err)
