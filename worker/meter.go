@@ -28,6 +28,7 @@ type Meter interface {
 
 // Ending is how an attempt came out.
 type Ending struct {
+	Job    string
 	Kind   queue.Kind
 	Fate   Fate
 	Final  queue.State // the state that the job has reached for good, "" while it will come again or is not ours
@@ -95,7 +96,7 @@ func (w *Worker) meter() Meter {
 
 // ending describes a settled attempt to the meter. settled is the error of the settlement.
 func (a *attempt) ending(fate Fate, settled error) Ending {
-	e := Ending{Kind: a.job.Kind, Fate: fate, Took: a.now().Sub(a.started)}
+	e := Ending{Job: a.job.ID, Kind: a.job.Kind, Fate: fate, Took: a.now().Sub(a.started)}
 	if r, stored := a.result.(Result); fate.Action == Finish && !(stored && r.Attempt != a.delivery.Attempt()) {
 		e.Result = a.result
 	}

@@ -72,7 +72,7 @@ func newRoot(io streams) (*cobra.Command, *app) {
 	})
 	a.globals(root.PersistentFlags())
 	root.AddCommand(
-		newDemo(a), newIngest(a), newResume(a), newWorker(a), newService(a), newQueue(a), newSubmit(a), newJobs(a), newCheck(a),
+		newDemo(a), newIngest(a), newResume(a), newWorker(a), newService(a), newTop(a), newQueue(a), newSubmit(a), newJobs(a), newCheck(a),
 		newModel(a), newSnapshot(a), newBench(a), newDoctor(a), newVersion(a),
 	)
 	strict(root)

@@ -16,7 +16,6 @@ import (
 	"lector/cache/spool"
 	"lector/cmd/lector/monitor"
 	"lector/queue"
-	"lector/worker"
 )
 
 // metricsFlag declares --metrics for a command that works on jobs.
@@ -98,14 +97,6 @@ func (w *watched) copies(s *local.Store) {
 	if w != nil {
 		w.metrics.Copies(s)
 	}
-}
-
-// meter is nil where nobody counts.
-func (w *watched) meter() worker.Meter {
-	if w == nil {
-		return nil
-	}
-	return w.metrics
 }
 
 // drain says that no more work is taken.

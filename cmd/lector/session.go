@@ -33,6 +33,8 @@ type session struct {
 	log      *zap.Logger
 	watched  *watched        // what it shows of itself
 	tracer   *tracing.Tracer // nil: no traces
+	roll     *roll           // of its workers; nil: none so far
+	unlist   func()          // ends the answers to who asks for workers; nil: none
 }
 
 // openSpace opens the store without a model or a queue.
@@ -130,6 +132,9 @@ const lingerPoll = 200 * time.Millisecond
 func (s *session) Close() error {
 	var errs []error
 	s.watched.pause()
+	if s.unlist != nil {
+		s.unlist()
+	}
 	if s.queue != nil {
 		errs = append(errs, s.queue.Close())
 	}
@@ -162,9 +167,14 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 	if err != nil {
 		host = "localhost"
 	}
+	r := s.newRoll(host)
+	if err := s.answer(r); err != nil {
+		s.log.Warn("workers can be asked, but not this one", zap.Error(err))
+	}
+	s.roll = r
 	w := &worker.Worker{
-		Queue: announcing{Queue: s.queue, heard: announce}, Space: s.space, Engine: s.model.engine,
-		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.meter(), Tracer: s.drawer(),
+		Queue: announcing{Queue: listening{s.queue, r}, heard: announce}, Space: s.space, Engine: s.model.engine,
+		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.metersOf(r), Tracer: s.drawer(),
 	}
 	w.Config.AckWait = s.app.ackWait
 	if s.model.tokenizer != nil {
