@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// inFlight is how many blobs are read at a time: enough to hide a store's latency, and at most 256 MB.
+// inFlight is how many blobs are read or written at a time: enough to hide a store's latency.
 const inFlight = 4
 
 // Piece is one blob of a manifest and what it holds.
@@ -73,8 +74,9 @@ func (m Manifest) contents(p Piece) string {
 }
 
 // Restore reads every blob of the manifest into the regions, whose Data has its full size and is filled in place.
-// Regions must be those of the manifest's layout exactly. The size and the digest of a blob are checked before a
-// byte of it is copied; after an error the regions hold a part of the state and must be given up. A job also has
+// Regions must be those of the manifest's layout exactly. The size and the digest of a blob are checked as it lies there,
+// since another copy would cost as much as reading; what does not pass is cleared, and after an error the regions hold a
+// part of the state and must be given up. A job also has
 // its rolling state looked at. Token ids are compared with tokens when given. It returns the bytes read.
 // Errors: ErrIncompatible naming the region, ErrNotFound and ErrCorrupt naming the blob, its regions and tokens.
 func (s *Space) Restore(ctx context.Context, m Manifest, job string, tokens []int32, regions []Region) (int64, error) {
@@ -91,15 +93,12 @@ func (s *Space) Restore(ctx context.Context, m Manifest, job string, tokens []in
 		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
 	}
 	fixed := fixedSegments(regions)
-	err := s.readPieces(ctx, m, job, func(p Piece, b []byte) error {
+	err := eachPiece(ctx, m, func(ctx context.Context, p Piece) error {
 		segs := fixed
 		if !p.State {
 			segs = rowSegments(regions, p.From, p.To)
 		}
-		for _, seg := range window(segs, p.Off, p.Blob.Size) {
-			b = b[copy(seg.data, b):]
-		}
-		return nil
+		return s.readPiece(ctx, m, job, p, window(segs, p.Off, p.Blob.Size))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
@@ -155,31 +154,15 @@ func (m Manifest) checkTokenRows(regions []Region) error {
 	return nil
 }
 
-// readPieces reads and checks every blob of a manifest, several at a time, and gives each to use, which must
-// not keep the bytes. The first error ends it.
-func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func(Piece, []byte) error) error {
-	spare := make(chan []byte, inFlight)
-	for range inFlight {
-		spare <- nil
-	}
+// eachPiece calls do for every blob of a manifest, several at a time. The first error ends it.
+func eachPiece(ctx context.Context, m Manifest, do func(context.Context, Piece) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
 	for _, p := range m.Pieces() {
 		if gctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
-			buf := <-spare
-			defer func() { spare <- buf }()
-			if int64(cap(buf)) < p.Blob.Size {
-				buf = make([]byte, p.Blob.Size)
-			}
-			buf = buf[:p.Blob.Size]
-			if err := s.readPiece(gctx, m, job, p, buf); err != nil {
-				return err
-			}
-			return use(p, buf)
-		})
+		g.Go(func() error { return do(gctx, p) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -187,14 +170,14 @@ func (s *Space) readPieces(ctx context.Context, m Manifest, job string, use func
 	return ctx.Err()
 }
 
-// readPiece fills buf, of the blob's size, from the first place that has the blob whole.
-func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, buf []byte) error {
+// readPiece fills the segments, together of the blob's size, from the first place that has the blob whole.
+func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, segs []segment) error {
 	if !p.State {
 		job = "" // rows are never rolling
 	}
 	var first error
 	for _, name := range s.places(job, p.Blob.Digest) {
-		err := s.readBlob(ctx, name, p.Blob, buf)
+		err := s.readBlob(ctx, name, p.Blob, segs)
 		if err == nil {
 			return nil
 		}
@@ -204,6 +187,9 @@ func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, 
 		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
 			break
 		}
+	}
+	for _, seg := range segs {
+		clear(seg.data)
 	}
 	what := fmt.Sprintf("%s, %s", s.pieceName(p), m.contents(p))
 	switch {
@@ -215,17 +201,15 @@ func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, 
 	return fmt.Errorf("read %s: %w", what, first)
 }
 
-// readBlob fills buf and checks its size, then its digest.
-func (s *Space) readBlob(ctx context.Context, name string, b Blob, buf []byte) error {
+// readBlob fills the segments and checks the size, then the digest, which is computed while the bytes are at hand.
+func (s *Space) readBlob(ctx context.Context, name string, b Blob, segs []segment) error {
 	r, err := s.Store.Get(ctx, name, 0, -1)
 	if err != nil {
 		return err
 	}
-	n, err := io.ReadFull(ContextReader(ctx, r), buf)
+	got, err := fill(ContextReader(ctx, r), b, segs)
 	if err == nil {
 		err = atEnd(r, b.Size)
-	} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = refuse(ErrCorrupt, "it has %d bytes, not %d", n, b.Size)
 	}
 	if cerr := r.Close(); err == nil {
 		err = cerr
@@ -233,10 +217,31 @@ func (s *Space) readBlob(ctx context.Context, name string, b Blob, buf []byte) e
 	if err != nil {
 		return err
 	}
-	if got := Sum(buf); got != b.Digest {
+	if got != b.Digest {
 		return refuse(ErrCorrupt, "its bytes have the digest %s", got)
 	}
 	return nil
+}
+
+// fill reads a blob into the segments and returns the digest of its bytes.
+func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
+	h := sha256.New()
+	read := 0
+	for _, seg := range segs {
+		for data := seg.data; len(data) > 0; {
+			n, err := io.ReadFull(r, data[:min(len(data), bodyPiece)])
+			read += n
+			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+				err = refuse(ErrCorrupt, "it has %d bytes, not %d", read, b.Size)
+			}
+			if err != nil {
+				return Digest{}, err
+			}
+			h.Write(data[:n]) // a hash takes everything
+			data = data[n:]
+		}
+	}
+	return Digest(h.Sum(nil)), nil
 }
 
 // atEnd refuses an object that goes on after its size.

@@ -140,6 +140,7 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	wrote := make([]bool, len(t.rows)+len(t.state))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
+	t.space.mark(gctx, g, t.args)
 	for i, b := range t.rows {
 		g.Go(func() (err error) {
 			wrote[i], err = t.space.putBlob(gctx, t.space.blobName(b.Digest), b.Size, b.staged)
@@ -158,7 +159,7 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	for i, b := range append(blobsOf(t.rows), blobsOf(t.state)...) {
 		w.add(b, wrote[i])
 	}
-	n, err := t.space.describeStored(ctx, t.args, t.Node)
+	n, err := t.space.putNode(ctx, t.Node)
 	return n, w, err
 }
 

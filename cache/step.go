@@ -31,8 +31,8 @@ type Written struct {
 	ReusedBytes int64
 }
 
-// PutStep stores one finished chunk in the order of promise 1: its rows and the recurrent state at To, the mark that
-// it is kept, then the node. It returns the node as it stands. Repeating it changes nothing. The regions must not
+// PutStep stores one finished chunk in the order of promise 1: its rows, the recurrent state at To and the mark that
+// it is kept at once, then the node. It returns the node as it stands. Repeating it changes nothing. The regions must not
 // change before it returns.
 // Errors: a Divergence (ErrDiverged) naming the key and both digests where another computation of the same key differs,
 // ErrCorrupt where the standing node is damaged.
@@ -52,7 +52,7 @@ func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err
 	if w, err = s.putBlobs(ctx, a, &n); err != nil {
 		return Node{}, w, err
 	}
-	n, err = s.describeStored(ctx, a, n)
+	n, err = s.putNode(ctx, n)
 	return n, w, err
 }
 
@@ -71,14 +71,11 @@ func (s *Space) describe(a StepArgs) (Node, error) {
 	return n, nil
 }
 
-// describeStored makes a step whose blobs are stored part of the store: the mark, then the node.
-func (s *Space) describeStored(ctx context.Context, a StepArgs, n Node) (Node, error) {
+// mark says of a step whose recurrent state is kept that it is, beside its blobs: it means nothing before the node.
+func (s *Space) mark(ctx context.Context, g *errgroup.Group, a StepArgs) {
 	if a.Keep {
-		if err := s.putNamed(ctx, s.keepName(a.Key), []byte(a.Key.String()+"\n"), 1024); err != nil {
-			return Node{}, err
-		}
+		g.Go(func() error { return s.putNamed(ctx, s.keepName(a.Key), []byte(a.Key.String()+"\n"), 1024) })
 	}
-	return s.putNode(ctx, n)
 }
 
 // stateName names the recurrent state of a step: kept, or its job's.
@@ -146,6 +143,7 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	stateName := s.stateName(a)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
+	s.mark(gctx, g, a)
 	for i, b := range bodies {
 		g.Go(func() (err error) {
 			if err := gctx.Err(); err != nil {

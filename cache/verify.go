@@ -31,12 +31,22 @@ func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
 	r := Report{Tokens: m.Tokens}
 	ids := newTokenRows(m)
 	var mu sync.Mutex
-	err := s.readPieces(ctx, m, "", func(p Piece, b []byte) error {
+	var spare sync.Pool // of buffers: at most as many as there are reads at a time
+	err := eachPiece(ctx, m, func(ctx context.Context, p Piece) error {
+		buf, _ := spare.Get().([]byte)
+		if int64(cap(buf)) < p.Blob.Size {
+			buf = make([]byte, p.Blob.Size)
+		}
+		defer func() { spare.Put(buf) }()
+		buf = buf[:p.Blob.Size]
+		if err := s.readPiece(ctx, m, "", p, []segment{{data: buf}}); err != nil {
+			return err
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		r.Blobs++
 		r.Bytes += p.Blob.Size
-		ids.take(p, b)
+		ids.take(p, buf)
 		return nil
 	})
 	if err != nil {
@@ -87,7 +97,7 @@ func (s *Space) Tokens(ctx context.Context, m Manifest) ([]int32, error) {
 			continue
 		}
 		b := make([]byte, p.Blob.Size)
-		if err := s.readPiece(ctx, m, "", p, b); err != nil {
+		if err := s.readPiece(ctx, m, "", p, []segment{{data: b}}); err != nil {
 			return nil, err
 		}
 		ids.take(p, b)

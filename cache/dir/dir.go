@@ -42,7 +42,8 @@ const tempAge = time.Hour
 
 // Store is a cache.Store of files.
 type Store struct {
-	root *os.Root
+	root    *os.Root
+	settled settled
 }
 
 var _ cache.Store = (*Store)(nil)
@@ -59,7 +60,7 @@ func Open(folder string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
 	}
-	s := &Store{root}
+	s := &Store{root: root}
 	if err := s.sweep(); err != nil {
 		root.Close()
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
@@ -68,7 +69,7 @@ func Open(folder string) (*Store, error) {
 }
 
 // Close releases the folder. Calls in progress fail.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error { return errors.Join(s.settled.forget(), s.root.Close()) }
 
 // sweep makes the folder of temporary files, and removes the old ones.
 func (s *Store) sweep() error {

@@ -119,24 +119,3 @@ func (s *Store) publish(temp, file string, name func(from, to string) error) err
 	}
 	return s.syncFolders(file)
 }
-
-// syncFolders makes the name of a file durable: its folder, and the names of all folders above. Those that have
-// not changed cost next to nothing.
-func (s *Store) syncFolders(file string) error {
-	for folder := path.Dir(file); ; folder = path.Dir(folder) {
-		f, err := s.root.Open(folder)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return fmt.Errorf("sync folder %s: %w", folder, err)
-		}
-		if folder == "." {
-			return nil
-		}
-	}
-}

@@ -1,11 +1,14 @@
 package dir_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"lector/cache"
 	"lector/cache/cachetest"
+	"lector/cache/dir"
 )
 
 func TestStager(t *testing.T) {
@@ -19,4 +22,43 @@ func TestStager(t *testing.T) {
 		})
 		return s, s
 	})
+}
+
+// However many folders come and go, a store holds only so many open, and none after its end.
+func TestOpenFolders(t *testing.T) {
+	const descriptors = "/proc/self/fd"
+	open := func() int {
+		entries, err := os.ReadDir(descriptors)
+		if err != nil {
+			return 0 // this system does not say
+		}
+		return len(entries)
+	}
+	before := open()
+	s, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 150 {
+		name := fmt.Sprintf("t/rolling/job%d/x", i)
+		put(t, s, name, "x")
+		if i%2 == 0 {
+			if err := s.Delete(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, name, "again")
+		}
+	}
+	if n := open() - before; n > 80 {
+		t.Errorf("%d files are open", n)
+	}
+	if n := len(listed(t, s, "")); n != 150 {
+		t.Errorf("%d objects", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := open() - before; n > 4 {
+		t.Errorf("%d files are open after the end", n)
+	}
 }

@@ -1,0 +1,100 @@
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"sync"
+)
+
+// syncFolders makes the name of a file durable: its folder, and the names of all folders above, up to one whose own name
+// is known to be durable. A sync of a folder that has not changed costs a flush of the disk all the same.
+func (s *Store) syncFolders(file string) (err error) {
+	var fresh []*os.File // synced, from the bottom up
+	defer func() {
+		if err == nil {
+			err = s.settled.add(fresh)
+			return
+		}
+		for _, f := range fresh {
+			f.Close() // only read
+		}
+	}()
+	for folder := path.Dir(file); ; folder = path.Dir(folder) {
+		f, err := s.root.Open(folder)
+		if err != nil {
+			return err
+		}
+		fresh = append(fresh, f)
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("sync folder %s: %w", folder, err)
+		}
+		if folder == "." || s.settled.has(f) {
+			return nil
+		}
+	}
+}
+
+// maxSettled bounds the open folders.
+const maxSettled = 64
+
+// settled are the folders whose own names, and those of all above them, are durable. They are held open: as long as one
+// is, no folder that is made in its place can be taken for it. The zero value is ready.
+type settled struct {
+	mu      sync.Mutex
+	folders []openFolder
+}
+
+type openFolder struct {
+	file *os.File
+	info os.FileInfo
+}
+
+// has says whether an open folder is one of them.
+func (s *settled) has(f *os.File) bool {
+	info, err := f.Stat()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return err == nil && s.holds(info)
+}
+
+func (s *settled) holds(info os.FileInfo) bool {
+	return slices.ContainsFunc(s.folders, func(o openFolder) bool { return os.SameFile(o.info, info) })
+}
+
+// add takes open folders over. When there are too many, all are forgotten: what is in use comes again.
+func (s *settled) add(fresh []*os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if len(s.folders)+len(fresh) > maxSettled {
+		errs = append(errs, s.closeAll())
+	}
+	for _, f := range fresh {
+		info, err := f.Stat()
+		if err != nil || s.holds(info) {
+			errs = append(errs, f.Close())
+			continue
+		}
+		s.folders = append(s.folders, openFolder{f, info})
+	}
+	return errors.Join(errs...)
+}
+
+// forget lets go of all.
+func (s *settled) forget() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeAll()
+}
+
+func (s *settled) closeAll() error {
+	var errs []error
+	for _, o := range s.folders {
+		errs = append(errs, o.file.Close())
+	}
+	s.folders = nil
+	return errors.Join(errs...)
+}
