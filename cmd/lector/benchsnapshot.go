@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"lector/cache"
-	"lector/cache/dir"
 	"lector/engine"
 	"lector/engine/bench"
 )
@@ -23,72 +22,88 @@ type snapshotFlags struct {
 	benchFlags
 	lengths []int
 	dir     string
+	gateway string
+	copies  int
 }
 
 func newBenchSnapshot(a *app) *cobra.Command {
 	var f snapshotFlags
 	c := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Measure saving and restoring of a state against a plain durable copy of the same bytes",
-		Long: "snapshot reads texts of several lengths, stores their state in a folder store as lector ingest does, and restores it as\n" +
-			"lector resume does: digests are computed and checked, every write is synced. Beside each it writes the same bytes into\n" +
-			"one plain file and syncs it, and reads that file back; both reads come from the page cache. The times to the first\n" +
-			"token are those of a restore in a fresh sequence and of reading the text.",
+		Short: "Measure saving and restoring of a state against a plain copy of the same bytes to the same store",
+		Long: "snapshot reads texts of several lengths, stores their state as lector ingest does, up to a handle, and restores it from the\n" +
+			"handle as lector resume does: digests are computed and checked. Beside each it copies the same bytes plainly to the same\n" +
+			"store, as durably: into one synced file beside a folder store, and as objects of the same sizes into a bucket, whose server\n" +
+			"(versitygw) it starts on this machine when it is there. The times to the first token are those of a restore into a fresh\n" +
+			"sequence and of reading the text.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.benchSnapshot(c.Context(), f) },
 	}
 	f.declare(c)
 	f.declareChunk(c)
-	c.Flags().IntSliceVar(&f.lengths, "lengths", []int{512, 2048, 8192}, "`tokens` to read")
+	c.Flags().IntSliceVar(&f.lengths, "lengths", []int{1024, 8192, 32768}, "`tokens` to read; what is beyond the model's limit is left out")
 	c.Flags().StringVar(&f.dir, "dir", "", "`folder` on the disk to measure (default: the folder for temporary files)")
+	c.Flags().StringVar(&f.gateway, "gateway", "versitygw", "`program` of the S3 server, or off")
+	c.Flags().IntVar(&f.copies, "copies", 5, "how often the state of one reading is saved, copied and restored, in turns")
 	return c
 }
 
 // snapshotBench is one run of bench snapshot.
 type snapshotBench struct {
 	*benchRun
+	f        snapshotFlags
 	identity cache.Identity
 	temp     string
+	stores   []benchStore
 	plain    []byte // what plain reads read into
+	saves    int    // names of tenants: what was saved once would be found again
 }
 
 func (a *app) benchSnapshot(ctx context.Context, f snapshotFlags) (err error) {
-	if len(f.lengths) == 0 || f.chunk < 1 {
-		return badInput(fmt.Errorf("--lengths and --chunk: at least one length, and chunks of at least 1 token"))
+	if len(f.lengths) == 0 || f.chunk < 1 || f.copies < 1 {
+		return badInput(fmt.Errorf("--lengths, --chunk and --copies: at least one of each"))
 	}
 	b, err := a.openBench(ctx, "snapshot", f.benchFlags)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	s := &snapshotBench{benchRun: b}
+	s := &snapshotBench{benchRun: b, f: f}
 	if s.temp, err = os.MkdirTemp(f.dir, "lector-bench-"); err != nil {
 		return badInput(fmt.Errorf("make a folder to write to: %w", err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.temp)) }()
-	if err := s.identify(); err != nil {
+	if s.identity, err = b.cacheIdentity(); err != nil {
 		return err
 	}
-	if err := s.samples(ctx, f.lengths); err != nil {
+	defer func() {
+		for _, st := range s.stores {
+			err = errors.Join(err, st.Close())
+		}
+	}()
+	if err := s.openStores(ctx); err != nil {
+		return err
+	}
+	if err := s.samples(ctx); err != nil {
 		return err
 	}
 	return b.finish(s.table)
 }
 
-func (s *snapshotBench) identify() error {
-	id, err := s.model.engine.Identity()
+// cacheIdentity is the model's identity without a tenant.
+func (b *benchRun) cacheIdentity() (cache.Identity, error) {
+	id, err := b.model.engine.Identity()
 	if err != nil {
-		return err
+		return cache.Identity{}, err
 	}
 	fields := make([]cache.Field, len(id.Fields))
 	for i, f := range id.Fields {
 		fields[i] = cache.Field(f)
 	}
-	s.identity = cache.NewIdentity(fields, id.Class, id.Grid, nil)
-	return nil
+	return cache.NewIdentity(fields, id.Class, id.Grid, nil), nil
 }
 
-// The rows of one length, in this order.
+// The rows of one length on one store, in this order.
 const (
 	rowSave = iota
 	rowPlainWrite
@@ -103,18 +118,30 @@ func snapshotNames() [snapshotRows]string {
 	return [...]string{"save", "plain write", "restore", "plain read", "first token resumed", "first token cold"}
 }
 
-// samples takes turns between the lengths.
-func (s *snapshotBench) samples(ctx context.Context, lengths []int) error {
+// samples takes turns between the lengths, and within each between the stores.
+func (s *snapshotBench) samples(ctx context.Context) error {
+	info := s.model.engine.Info()
+	if s.f.chunk > info.MaxChunk {
+		return fmt.Errorf("chunk of %d tokens: %w: at most %d fit at once", s.f.chunk, engine.ErrTooLong, info.MaxChunk)
+	}
+	lengths := slices.DeleteFunc(slices.Clone(s.f.lengths), func(n int) bool { return n > info.MaxTokens })
+	if len(lengths) == 0 || slices.Min(lengths) < 1 {
+		return fmt.Errorf("--lengths %v: %w: the model takes 1 to %d", s.f.lengths, engine.ErrTooLong, info.MaxTokens)
+	}
 	for _, n := range lengths {
-		for _, what := range snapshotNames() {
-			s.report.Rows = append(s.report.Rows, bench.Row{
-				Name: fmt.Sprintf("%s length=%d", what, n), Unit: bench.Seconds, Length: n, Chunk: min(s.flags.chunk, n), Series: what,
-			})
+		for _, st := range s.stores {
+			for _, what := range snapshotNames() {
+				series := what + " on " + st.name()
+				s.report.Rows = append(s.report.Rows, bench.Row{
+					Name: fmt.Sprintf("%s length=%d", series, n), Unit: bench.Seconds, Length: n, Chunk: min(s.flags.chunk, n), Series: series,
+				})
+			}
 		}
 	}
 	for i := range s.flags.repeat {
 		for k, n := range lengths {
-			if err := s.sample(ctx, n, s.report.Rows[k*snapshotRows:][:snapshotRows]); err != nil {
+			width := snapshotRows * len(s.stores)
+			if err := s.sample(ctx, n, s.report.Rows[k*width:][:width]); err != nil {
 				return fmt.Errorf("measure a state of %d tokens: %w", n, err)
 			}
 			s.progress("%d tokens (%d of %d)", n, i+1, s.flags.repeat)
@@ -123,124 +150,127 @@ func (s *snapshotBench) samples(ctx context.Context, lengths []int) error {
 	return nil
 }
 
-// sample reads one text, stores its state and restores it.
+// sample reads one text, and stores and restores its state several times on each store.
 func (s *snapshotBench) sample(ctx context.Context, n int, rows []bench.Row) (err error) {
-	if limit := s.model.engine.Info().MaxTokens; n < 1 || n > limit {
-		return fmt.Errorf("%w: the model takes 1 to %d", engine.ErrTooLong, limit)
-	}
-	if limit := s.model.engine.Info().MaxChunk; rows[rowCold].Chunk > limit {
-		return fmt.Errorf("chunk of %d tokens: %w: at most %d fit at once", rows[rowCold].Chunk, engine.ErrTooLong, limit)
-	}
-	folder, err := os.MkdirTemp(s.temp, "sample-")
+	tokens, err := s.runner.Tokens(n)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	store, err := dir.Open(filepath.Join(folder, "store"))
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	t := &storedState{bench: s, space: &cache.Space{Store: store, Tenant: s.tenant}, plain: filepath.Join(folder, "plain"), rows: rows}
-	if t.tokens, err = s.runner.Tokens(n); err != nil {
-		return err
-	}
-	got, err := s.runner.Read(ctx, t.tokens, bench.ReadOptions{Chunk: rows[rowCold].Chunk, Then: func(seq engine.Sequence) error {
-		return t.save(ctx, seq)
+	got, err := s.runner.Read(ctx, tokens, bench.ReadOptions{Chunk: rows[rowCold].Chunk, Then: func(seq engine.Sequence) error {
+		for range s.f.copies {
+			for i, st := range s.stores {
+				s.saves++
+				t := &storedState{
+					benchRun: s.benchRun, identity: s.identity, tokens: tokens, rows: rows[i*snapshotRows:][:snapshotRows],
+					space: &cache.Space{Store: st.store(), Tenant: fmt.Sprint("save", s.saves)},
+				}
+				if err := s.turn(ctx, st, t, seq); err != nil {
+					return fmt.Errorf("on %s: %w", st.name(), err)
+				}
+			}
+		}
+		return nil
 	}})
+	for i := range s.stores {
+		rows[i*snapshotRows+rowCold].Samples = append(rows[i*snapshotRows+rowCold].Samples, got.Seconds)
+	}
+	return err
+}
+
+// turn saves a state, copies its bytes, restores it and reads the copy.
+func (s *snapshotBench) turn(ctx context.Context, st benchStore, t *storedState, seq engine.Sequence) error {
+	probe, err := seq.Probe(ctx)
 	if err != nil {
 		return err
 	}
-	t.took(rowCold, got.Seconds)
-	return t.restore(ctx, got.Last.Probe)
+	if err := t.save(ctx, seq, probe); err != nil {
+		return err
+	}
+	regions, err := seq.Regions()
+	if err != nil {
+		return err
+	}
+	pieces := gather(regions)
+	if err := t.timed(rowPlainWrite, func() error { return st.write(ctx, pieces) }); err != nil {
+		return err
+	}
+	if err := t.restore(ctx, probe); err != nil {
+		return err
+	}
+	if size := t.rows[0].Bytes; int64(len(s.plain)) < size {
+		s.plain = make([]byte, size)
+		clear(s.plain) // its pages are there before the clock runs
+	}
+	if err := t.timed(rowPlainRead, func() error { return st.read(ctx, s.plain) }); err != nil {
+		return err
+	}
+	return st.drop(ctx, t.space)
 }
 
 // storedState is one state on its way into a store and back.
 type storedState struct {
-	bench    *snapshotBench
+	*benchRun
+	identity cache.Identity
 	space    *cache.Space
-	plain    string // file of the plain copy
 	tokens   []engine.Token
-	rows     []bench.Row
-	manifest cache.Digest
+	rows     []bench.Row // rowSave, rowRestore and rowResumed are filled
+	handle   cache.Digest
+}
+
+// timed adds the time that do takes to a row.
+func (t *storedState) timed(row int, do func() error) error {
+	start := time.Now()
+	err := do()
+	t.took(row, time.Since(start).Seconds())
+	return err
 }
 
 func (t *storedState) took(row int, seconds float64) {
 	t.rows[row].Samples = append(t.rows[row].Samples, seconds)
 }
 
-// save stores the state as one step with all that a handle needs, then writes its bytes plainly.
-func (t *storedState) save(ctx context.Context, seq engine.Sequence) error {
-	probe, err := seq.Probe(ctx)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	regions, err := seq.Regions()
-	if err != nil {
-		return err
-	}
-	id, n := t.bench.identity, len(t.tokens)
-	node, _, err := t.space.PutStep(ctx, cache.StepArgs{
-		Identity: id, Key: cache.Keys(id.Producer, t.tokens, []int{n})[0], To: n, Tokens: t.tokens,
-		Regions: cacheRegions(regions), Probe: cacheProbe(probe), Keep: true,
-	})
-	if err != nil {
-		return err
-	}
-	m, digest, err := t.space.PutManifest(ctx, id, []cache.Node{node})
-	if err != nil {
-		return err
-	}
-	if _, err := t.space.PutHandle(ctx, cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: id.Model, Tokens: n, Tenant: t.space.TenantName()}); err != nil {
-		return err
-	}
-	t.took(rowSave, time.Since(start).Seconds())
-	t.manifest = digest
-	for i := range t.rows {
-		t.rows[i].Bytes = m.Bytes
-	}
-	start = time.Now()
-	if err := writePlain(t.plain, regions); err != nil {
-		return err
-	}
-	t.took(rowPlainWrite, time.Since(start).Seconds())
-	return nil
-}
-
-// writePlain writes the regions into one file, so that it would survive a power cut.
-func writePlain(path string, regions []engine.Region) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	for _, r := range regions {
-		if _, err = f.Write(r.Data); err != nil {
-			break
+// save stores the state as one step with all that a handle needs.
+func (t *storedState) save(ctx context.Context, seq engine.Sequence, probe engine.Probe) error {
+	return t.timed(rowSave, func() error {
+		regions, err := seq.Regions()
+		if err != nil {
+			return err
 		}
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+		id, n := t.identity, len(t.tokens)
+		node, _, err := t.space.PutStep(ctx, cache.StepArgs{
+			Identity: id, Key: cache.Keys(id.Producer, t.tokens, []int{n})[0], To: n, Tokens: t.tokens,
+			Regions: cacheRegions(regions), Probe: cacheProbe(probe), Keep: true,
+		})
+		if err != nil {
+			return err
+		}
+		m, digest, err := t.space.PutManifest(ctx, id, []cache.Node{node})
+		if err != nil {
+			return err
+		}
+		for i := range t.rows {
+			t.rows[i].Bytes = m.Bytes
+		}
+		t.handle, err = t.space.PutHandle(ctx, cache.Handle{
+			Version: cache.HandleVersion, Manifest: digest, Model: id.Model, Tokens: n, Tenant: t.space.TenantName(),
+		})
 		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	})
 }
 
-// restore brings the state back into a fresh sequence, and checks that it says what it said.
+// restore brings the state back into a fresh sequence, from the handle on, and checks that it says what it said.
 func (t *storedState) restore(ctx context.Context, want engine.Probe) (err error) {
 	start := time.Now()
-	seq, err := t.bench.model.engine.NewSequence(len(t.tokens))
+	seq, err := t.model.engine.NewSequence(len(t.tokens))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, seq.Close()) }()
-	m, err := t.space.Manifest(ctx, t.manifest)
+	h, err := t.space.Handle(ctx, t.handle)
+	if err != nil {
+		return err
+	}
+	m, err := t.space.Manifest(ctx, h.Manifest)
 	if err != nil {
 		return err
 	}
@@ -264,25 +294,7 @@ func (t *storedState) restore(ctx context.Context, want engine.Probe) (err error
 	if live.Next != want.Next {
 		return fmt.Errorf("the restored state says token %d, it was %d", live.Next, want.Next)
 	}
-	start = time.Now()
-	if err := t.bench.readPlain(t.plain, m.Bytes); err != nil {
-		return err
-	}
-	t.took(rowPlainRead, time.Since(start).Seconds())
 	return nil
-}
-
-// readPlain reads a file into memory that is there already.
-func (s *snapshotBench) readPlain(path string, size int64) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if int64(len(s.plain)) < size {
-		s.plain = make([]byte, size)
-	}
-	_, err = io.ReadFull(f, s.plain[:size])
-	return errors.Join(err, f.Close())
 }
 
 // cacheRegions describes the engine's regions to the store. The data is shared, not copied.
@@ -310,17 +322,18 @@ func (s *snapshotBench) table() error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	r := s.report
 	fmt.Fprintf(t, "model\t%s, class %s, weights %.12s\n", r.Model.Name, r.Model.Class, r.Model.Digest)
-	fmt.Fprintf(t, "host\t%s, %d cores, %d threads, %s %s/%s\n", r.Host.CPU, r.Host.Cores, r.Ceiling.Workers, r.Host.Go, r.Host.OS, r.Host.Arch)
-	fmt.Fprintf(t, "store\t%s; digests and syncs are in the times, medians of %d\n\n", filepath.Dir(s.temp), s.flags.repeat)
-	fmt.Fprintln(t, "length, tokens\tstate\tsave, s\tplain write, s\tratio\trestore, s\tplain read, s\tratio\tfirst token resumed, s\tcold, s\tspeed-up")
+	fmt.Fprintf(t, "host\t%s, %d cores, %d threads, %s %s/%s, load %s\n", r.Host.CPU, r.Host.Cores, r.Ceiling.Workers, r.Host.Go, r.Host.OS, r.Host.Arch, r.Host.Load)
+	fmt.Fprintf(t, "stores\tin %s; digests and syncs are in the times, medians of %d\n\n", filepath.Dir(s.temp), s.flags.repeat*s.f.copies)
+	fmt.Fprintln(t, "length, tokens\tstate\tstore\tsave, s\tcopy, s\tspeed\trestore, s\tspeed\tplain read, s\tfirst token resumed, s\tcold, s\tspeed-up")
 	for at := 0; at < len(r.Rows); at += snapshotRows {
 		var m [snapshotRows]float64
 		for i := range m {
 			m[i] = r.Rows[at+i].Median()
 		}
-		fmt.Fprintf(t, "%d\t%s\t%.4f\t%.4f\t%.2f x\t%.4f\t%.4f\t%.2f x\t%.4f\t%.3f\t%.0f x\n", r.Rows[at].Length, size(r.Rows[at].Bytes),
-			m[rowSave], m[rowPlainWrite], m[rowSave]/m[rowPlainWrite], m[rowRestore], m[rowPlainRead], m[rowRestore]/m[rowPlainRead],
-			m[rowResumed], m[rowCold], m[rowCold]/m[rowResumed])
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.4f\t%.4f\t%.0f %%\t%.4f\t%.0f %%\t%.4f\t%.4f\t%.3f\t%.0f x\n", r.Rows[at].Length, size(r.Rows[at].Bytes),
+			s.stores[at/snapshotRows%len(s.stores)].name(), m[rowSave], m[rowPlainWrite], 100*m[rowPlainWrite]/m[rowSave],
+			m[rowRestore], 100*m[rowPlainWrite]/m[rowRestore], m[rowPlainRead], m[rowResumed], m[rowCold], m[rowCold]/m[rowResumed])
 	}
+	fmt.Fprintln(t, "\nspeed\tof saving and of restoring, beside that of the copy")
 	return t.Flush()
 }
