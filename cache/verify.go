@@ -31,13 +31,16 @@ func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
 	r := Report{Tokens: m.Tokens}
 	ids := newTokenRows(m)
 	var mu sync.Mutex
-	var spare sync.Pool // of buffers: at most as many as there are reads at a time
+	spare := make(chan []byte, inFlight)
+	for range inFlight {
+		spare <- nil
+	}
 	err := eachPiece(ctx, m, func(ctx context.Context, p Piece) error {
-		buf, _ := spare.Get().([]byte)
+		buf := <-spare
+		defer func() { spare <- buf }()
 		if int64(cap(buf)) < p.Blob.Size {
 			buf = make([]byte, p.Blob.Size)
 		}
-		defer func() { spare.Put(buf) }()
 		buf = buf[:p.Blob.Size]
 		if err := s.readPiece(ctx, m, "", p, []segment{{data: buf}}); err != nil {
 			return err

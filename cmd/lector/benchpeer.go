@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lector/cache"
+	"lector/cache/dir"
 	"lector/engine"
 	"lector/engine/bench"
 	"lector/engine/nano"
@@ -30,6 +32,7 @@ type peerFlags struct {
 	dir, gguf, node string
 	lengths         []int
 	generate        int
+	copies          int
 }
 
 func newBenchPeer(a *app) *cobra.Command {
@@ -38,7 +41,8 @@ func newBenchPeer(a *app) *cobra.Command {
 		Use:   "peer",
 		Short: "Compare reading and generation with llama.cpp on the same model, threads and machine",
 		Long: "peer lets llama.cpp (the npm package node-llama-cpp) and lector take turns on the same random tokens: a prompt of each\n" +
-			"length, then greedy generation behind it. --dir names the folder with node_modules, the GGUF and, unless --model says\n" +
+			"length, then greedy generation behind it. Between the two both save the state, llama.cpp into its state file and lector up to\n" +
+			"a handle in a folder store, synced and with digests; and both restore it into a fresh sequence up to the first token. --dir names the folder with node_modules, the GGUF and, unless --model says\n" +
 			"otherwise, lector's packed model in mid-q4. Without them it says how to make them.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.benchPeer(c.Context(), f) },
@@ -51,6 +55,7 @@ func newBenchPeer(a *app) *cobra.Command {
 	c.Flags().StringVar(&f.node, "node", "node", "`program` that runs JavaScript")
 	c.Flags().IntSliceVar(&f.lengths, "lengths", []int{512, 2048, 8192}, "`tokens` of a prompt")
 	c.Flags().IntVar(&f.generate, "tokens", 32, "`tokens` to generate behind each")
+	c.Flags().IntVar(&f.copies, "copies", 3, "how often the state of each is saved and restored; 0: never")
 	return c
 }
 
@@ -82,15 +87,15 @@ func (a *app) peerReady(f peerFlags) error {
 	return nil
 }
 
-func (a *app) benchPeer(ctx context.Context, f peerFlags) error {
+func (a *app) benchPeer(ctx context.Context, f peerFlags) (err error) {
 	if a.model == nano.Name && f.dir != "" {
 		a.model = filepath.Join(f.dir, peerModel)
 	}
 	if err := a.peerReady(f); err != nil {
 		return err
 	}
-	if len(f.lengths) == 0 || f.generate < 1 || f.chunk < 1 {
-		return badInput(errors.New("--lengths, --tokens and --chunk: at least one of each"))
+	if len(f.lengths) == 0 || f.generate < 1 || f.chunk < 1 || f.copies < 0 {
+		return badInput(errors.New("--lengths, --tokens and --chunk: at least one of each; --copies: not below 0"))
 	}
 	b, err := a.openBench(ctx, "peer", f.benchFlags)
 	if err != nil {
@@ -98,6 +103,13 @@ func (a *app) benchPeer(ctx context.Context, f peerFlags) error {
 	}
 	defer b.Close()
 	p := &peerBench{benchRun: b, f: f}
+	if p.identity, err = b.cacheIdentity(); err != nil {
+		return err
+	}
+	if p.temp, err = os.MkdirTemp("", "lector-peer-"); err != nil {
+		return fmt.Errorf("make a folder to save to: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(p.temp)) }()
 	if err := b.measure(ctx, func() ([]bench.Row, error) { return p.samples(ctx) }); err != nil {
 		return err
 	}
@@ -107,7 +119,9 @@ func (a *app) benchPeer(ctx context.Context, f peerFlags) error {
 // peerBench is one run of bench peer.
 type peerBench struct {
 	*benchRun
-	f peerFlags
+	f        peerFlags
+	identity cache.Identity
+	temp     string // where states are saved
 }
 
 // The rows of one length, in this order.
@@ -116,8 +130,21 @@ const (
 	rowPeerPrefill
 	rowDecode
 	rowPeerDecode
-	peerRows
+	rowStates // those of states begin here, as peerStates names them
+	peerRows  = rowStates + 6
 )
+
+// Behind rowStates: what lector takes, then what llama.cpp does.
+const (
+	stateSave = iota
+	stateRestore
+	stateFirst
+	theirState // of what comes behind: llama.cpp's
+)
+
+func peerStates() [2 * theirState]string {
+	return [...]string{"lector save", "lector restore", "lector first token", "llama.cpp save", "llama.cpp restore", "llama.cpp first token"}
+}
 
 // samples lets the two engines take turns, at every length in every repeat.
 func (p *peerBench) samples(ctx context.Context) ([]bench.Row, error) {
@@ -128,6 +155,9 @@ func (p *peerBench) samples(ctx context.Context) ([]bench.Row, error) {
 		}
 		for _, name := range [...]string{"lector prefill", "llama.cpp prefill", "lector decode", "llama.cpp decode"} {
 			rows = append(rows, bench.Row{Name: fmt.Sprintf("%s length=%d", name, n), Unit: bench.TokensPerSecond, Length: n, Chunk: min(p.f.chunk, n), Series: name})
+		}
+		for _, name := range peerStates() {
+			rows = append(rows, bench.Row{Name: fmt.Sprintf("%s length=%d", name, n), Unit: bench.Seconds, Length: n})
 		}
 	}
 	if err := p.ceiling(ctx); err != nil {
@@ -156,6 +186,9 @@ func (p *peerBench) samples(ctx context.Context) ([]bench.Row, error) {
 // ours reads and generates with the loaded engine.
 func (p *peerBench) ours(ctx context.Context, tokens []engine.Token, rows []bench.Row) error {
 	got, err := p.runner.Read(ctx, tokens, bench.ReadOptions{Chunk: rows[rowPrefill].Chunk, Room: p.f.generate + 1, Then: func(seq engine.Sequence) error {
+		if err := p.save(ctx, seq, rows[rowStates:]); err != nil {
+			return err
+		}
 		rate, err := p.generate(ctx, seq)
 		rows[rowDecode].Samples = append(rows[rowDecode].Samples, rate)
 		return err
@@ -194,6 +227,11 @@ type peerResult struct {
 	Decode    float64 `json:"decode"`
 	Generated int     `json:"generated"`
 	Release   string  `json:"release"`
+
+	Save    []float64 `json:"save"`
+	Restore []float64 `json:"restore"`
+	First   []float64 `json:"first"` // token, from the beginning of the restore
+	Bytes   int64     `json:"bytes"`
 }
 
 // theirs runs llama.cpp in a process of its own.
@@ -205,7 +243,7 @@ func (p *peerBench) theirs(ctx context.Context, tokens []engine.Token, rows []be
 	cfg, n := p.model.checkpoint.Config(), len(tokens)-1
 	settings, err := json.Marshal(map[string]any{
 		"file": file, "length": n, "generate": p.f.generate, "threads": p.threads(), "batch": p.f.chunk, "ids": tokens,
-		"vocabulary": cfg.Vocab, "hidden": cfg.Hidden,
+		"vocabulary": cfg.Vocab, "hidden": cfg.Hidden, "state": filepath.Join(p.temp, "state"), "copies": p.f.copies,
 	})
 	if err != nil {
 		return err
@@ -221,9 +259,52 @@ func (p *peerBench) theirs(ctx context.Context, tokens []engine.Token, rows []be
 	if r.Generated != p.f.generate || r.Seconds <= 0 || r.Decode <= 0 {
 		return fmt.Errorf("it generated %d of %d tokens", r.Generated, p.f.generate)
 	}
+	if len(r.Save) != p.f.copies || len(r.Restore) != p.f.copies || len(r.First) != p.f.copies {
+		return fmt.Errorf("it saved its state %d times, not %d", len(r.Save), p.f.copies)
+	}
 	p.report.Peer = "llama.cpp " + r.Release
+	for i, times := range [][]float64{r.Save, r.Restore, r.First} {
+		row := &rows[rowStates+theirState+i]
+		row.Samples, row.Bytes = append(row.Samples, times...), r.Bytes
+	}
 	rows[rowPeerPrefill].Samples = append(rows[rowPeerPrefill].Samples, float64(n)/r.Seconds)
 	rows[rowPeerDecode].Samples = append(rows[rowPeerDecode].Samples, float64(r.Generated)/r.Decode)
+	return nil
+}
+
+// save stores the state and restores it, in a folder store of its own every time.
+func (p *peerBench) save(ctx context.Context, seq engine.Sequence, rows []bench.Row) error {
+	probe, err := seq.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	for range p.f.copies {
+		if err := p.saveOnce(ctx, seq, probe, rows); err != nil {
+			return fmt.Errorf("save and restore: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *peerBench) saveOnce(ctx context.Context, seq engine.Sequence, probe engine.Probe, rows []bench.Row) (err error) {
+	folder := filepath.Join(p.temp, "store")
+	store, err := dir.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close(), os.RemoveAll(folder)) }()
+	t := storedState{
+		benchRun: p.benchRun, identity: p.identity, space: &cache.Space{Store: store}, tokens: seq.Tokens(), rows: make([]bench.Row, snapshotRows),
+	}
+	if err := t.save(ctx, seq, probe); err != nil {
+		return err
+	}
+	if err := t.restore(ctx, probe); err != nil {
+		return err
+	}
+	for i, row := range []int{rowSave, rowRestore, rowResumed} {
+		rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
+	}
 	return nil
 }
 
@@ -257,12 +338,26 @@ func (p *peerBench) table() error {
 	fmt.Fprintln(t, "length, tokens\tprefill, tokens/s\tllama.cpp\tratio\tdecode, tokens/s\tllama.cpp\tratio")
 	rows := p.report.Rows
 	for at := 0; at < len(rows); at += peerRows {
-		var m [peerRows]float64
+		var m [rowStates]float64
 		for i := range m {
 			m[i] = rows[at+i].Median()
 		}
 		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.2f x\t%.1f\t%.1f\t%.2f x\n", rows[at].Length, m[rowPrefill], m[rowPeerPrefill],
 			m[rowPrefill]/m[rowPeerPrefill], m[rowDecode], m[rowPeerDecode], m[rowDecode]/m[rowPeerDecode])
+	}
+	if p.f.copies == 0 {
+		return t.Flush()
+	}
+	fmt.Fprintln(t, "\nlength, tokens\tstate\tllama.cpp\tsave, s\tllama.cpp\ttime\trestore, s\tllama.cpp\tfirst token, s\tllama.cpp\ttime")
+	for at := 0; at < len(rows); at += peerRows {
+		var m [2 * theirState]float64
+		for i := range m {
+			m[i] = rows[at+rowStates+i].Median()
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.4f\t%.4f\t%.2f x\t%.4f\t%.4f\t%.4f\t%.4f\t%.2f x\n", rows[at].Length,
+			size(rows[at+rowStates].Bytes), size(rows[at+rowStates+theirState].Bytes), m[stateSave], m[theirState+stateSave],
+			m[stateSave]/m[theirState+stateSave], m[stateRestore], m[theirState+stateRestore],
+			m[stateFirst], m[theirState+stateFirst], m[stateFirst]/m[theirState+stateFirst])
 	}
 	return t.Flush()
 }

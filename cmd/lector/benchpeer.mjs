@@ -4,7 +4,7 @@
 import {getLlama, LlamaLogLevel} from "node-llama-cpp";
 import fs from "fs";
 
-const {file, length, generate, threads, batch, ids, vocabulary, hidden} = JSON.parse(fs.readFileSync(0, "utf8"));
+const {file, length, generate, threads, batch, ids, vocabulary, hidden, state, copies} = JSON.parse(fs.readFileSync(0, "utf8"));
 const llama = await getLlama({gpu: false, build: "never", skipDownload: true, logLevel: LlamaLogLevel.error, maxThreads: threads});
 const model = await llama.loadModel({modelPath: file});
 const width = model.fileInfo.metadata.qwen4exp?.embedding_length;
@@ -24,14 +24,38 @@ async function prompt(ids, then) {
     return {seconds, ...more};
 }
 
+// save writes the sequence's state to a file, restores it into a fresh context and generates one token, several times.
+async function save(sequence) {
+    const times = {save: [], restore: [], first: []};
+    for (let i = 0; i < copies; i++) {
+        const context = await model.createContext({contextSize: length + generate + 8, batchSize, sequences: 1, threads});
+        const fresh = context.getSequence();
+        const began = performance.now();
+        await sequence.saveStateToFile(state);
+        const saved = performance.now();
+        await fresh.loadStateFromFile(state, {acceptRisk: true});
+        const restored = performance.now();
+        for await (const _ of fresh.evaluate([ids[length] % vocabulary], {temperature: 0, yieldEogToken: true})) break;
+        const ended = performance.now();
+        times.save.push((saved - began) / 1e3);
+        times.restore.push((restored - saved) / 1e3);
+        times.first.push((ended - saved) / 1e3);
+        times.bytes = fs.statSync(state).size;
+        await context.dispose();
+        fs.unlinkSync(state);
+    }
+    return times;
+}
+
 await prompt(ids.slice(0, Math.min(256, length)), () => ({})); // weights come into memory
 const result = await prompt(ids.slice(0, length), async (sequence) => {
+    const times = copies > 0 ? await save(sequence) : {};
     let began = 0, count = -1;
     for await (const _ of sequence.evaluate([ids[length] % vocabulary], {temperature: 0, yieldEogToken: true})) {
         if (++count === 0) began = performance.now();
         if (count === generate) break;
     }
-    return {generated: count, decode: (performance.now() - began) / 1e3};
+    return {generated: count, decode: (performance.now() - began) / 1e3, ...times};
 });
 console.log(JSON.stringify({...result, release: llama.llamaCppRelease?.release ?? ""}));
 process.exit(0);
