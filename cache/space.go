@@ -247,7 +247,7 @@ func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Man
 	if err != nil {
 		return Manifest{}, Digest{}, err
 	}
-	if err := s.statManifest(ctx, m); err != nil {
+	if err := s.Complete(ctx, m); err != nil {
 		return Manifest{}, Digest{}, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
 	}
 	b, err := m.Encode()
@@ -262,8 +262,9 @@ func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Man
 	return m, d, err
 }
 
-// statManifest says whether every blob of a manifest is stored under its own name with the right size.
-func (s *Space) statManifest(ctx context.Context, m Manifest) error {
+// Complete says whether every blob of a manifest is stored under its own name with the right size; it reads none.
+// Errors: ErrNotFound naming one that is missing or cut.
+func (s *Space) Complete(ctx context.Context, m Manifest) error {
 	for _, p := range m.Pieces() {
 		ok, err := s.hasBlob(ctx, "", p.Blob)
 		if err != nil {

@@ -35,6 +35,37 @@ func TestChecksumsThatAStoreRefuses(t *testing.T) {
 	}
 }
 
+// A presigned request carries no checksum that a strict store refuses, and none of an empty body.
+func TestPresignedForAStrictStore(t *testing.T) {
+	for _, compatible := range []bool{false, true} {
+		server := &strict{noChecksums: true}
+		opt := server.serve(t)
+		opt.Compatible = compatible
+		s := open(t, opt)
+		up, err := s.PresignPut(t.Context(), "t/a", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := up.URL
+		for name := range up.Header {
+			said += " " + name
+		}
+		if strings.Contains(strings.ToLower(said), "checksum") {
+			t.Errorf("compatible %v: %s", compatible, said)
+		}
+		if code, text := send(t, up, "the body"); code != http.StatusOK {
+			t.Errorf("compatible %v: put answers %d %s", compatible, code, text)
+		}
+		down, err := s.PresignGet(t.Context(), "t/a", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, got := send(t, down, ""); code != http.StatusOK || got != "the body" {
+			t.Errorf("compatible %v: get answers %d %q", compatible, code, got)
+		}
+	}
+}
+
 // Whatever fails for a passing reason is done again, with the same bytes.
 func TestPassingFaults(t *testing.T) {
 	body := bytes.Repeat([]byte("body "), 100)

@@ -138,7 +138,8 @@ func (s *strict) handle(w http.ResponseWriter, r *http.Request, key string, f fa
 func (s *strict) handlePut(w http.ResponseWriter, r *http.Request, key string) {
 	body, err := io.ReadAll(r.Body)
 	sum := sha256.Sum256(body)
-	if err != nil || r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) {
+	presigned := r.URL.Query().Has("X-Amz-Signature") && r.Header.Get("X-Amz-Content-Sha256") == ""
+	if err != nil || !presigned && r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) {
 		refuse(w, http.StatusBadRequest, "XAmzContentSHA256Mismatch")
 		return
 	}

@@ -53,9 +53,9 @@ func TestSealedTenant(t *testing.T) {
 	} {
 		args := append([]string{"snapshot"}, c...)
 		p.refused(p.run(args...), id, "--seal-key")
-		p.refused(p.run(append(args, "--seal-key", other)...), id, otherID)
 		p.must(append(args, "--seal-key", ring)...)
 	}
+	p.refused(p.run("snapshot", "ls", "--seal-key", other), id, otherID)
 	p.refused(p.run("ingest", "--tokens", file), id)
 	p.refused(p.run("resume", first.Handle), id)
 	elsewhere := newPlace(t, p.model)

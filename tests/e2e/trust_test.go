@@ -66,6 +66,30 @@ func TestSignedHandles(t *testing.T) {
 	}
 }
 
+// Signing keys are changed one after the other: while both are believed nothing stops, and what only the old key signed is
+// refused, by the ids that were looked for, once its line is gone.
+func TestSigningKeysAreChanged(t *testing.T) {
+	p := newPlace(t, fixture(t, "tiny"))
+	at := t.TempDir()
+	before, after, keys := filepath.Join(at, "before"), filepath.Join(at, "after"), filepath.Join(at, "keys")
+	first, second := p.must("snapshot", "key", before), p.must("snapshot", "key", after)
+	believe := func(lines ...string) {
+		if err := os.WriteFile(keys, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, both := p.ingest(document(t, 30, 14), "--sign-key", before), p.ingest(document(t, 31, 15), "--sign-key", before)
+	p.must("snapshot", "sign", both.Handle, "--sign-key", after)
+	believe(first, second)
+	p.must("snapshot", "show", old.Handle, "--verify-keys", keys)
+	believe("# the new one", second)
+	p.must("snapshot", "show", both.Handle, "--verify-keys", keys)
+	o := p.run("snapshot", "show", old.Handle, "--verify-keys", keys)
+	if o.code != 2 || o.out != "" || !strings.Contains(o.err, "not signed by a known key: looked for ") {
+		t.Errorf("signed by a key that is gone: %+v", o)
+	}
+}
+
 // A signed handle that goes by way of a folder is believed where it arrives.
 func TestSignatureTravels(t *testing.T) {
 	p := newPlace(t, fixture(t, "tiny"))

@@ -87,11 +87,12 @@ func (c *Client) Ingest(ctx context.Context, id cache.Identity, tokens []int32, 
 		if err != nil || holds {
 			return status, err
 		}
-		o.Again = r.HandleDigest
+		o.Again += r.HandleDigest // of each job before: what is lost twice is read twice
 	}
 }
 
-// holds says that a handle is stored and has not expired.
+// holds says that a handle is stored and has not expired, and that what it names is there: somebody may have deleted
+// objects by age.
 func (c *Client) holds(ctx context.Context, handle string) (bool, error) {
 	d, err := cache.ParseDigest(handle)
 	if err != nil {
@@ -100,6 +101,13 @@ func (c *Client) holds(ctx context.Context, handle string) (bool, error) {
 	h, err := c.Space.Handle(ctx, d)
 	if err == nil {
 		err = h.Valid(time.Now())
+	}
+	var m cache.Manifest
+	if err == nil {
+		m, err = c.Space.Manifest(ctx, h.Manifest)
+	}
+	if err == nil {
+		err = c.Space.Complete(ctx, m)
 	}
 	if errors.Is(err, cache.ErrExpired) || errors.Is(err, cache.ErrNotFound) {
 		return false, nil
