@@ -146,7 +146,7 @@ func (f *fleet) nats() string {
 func (f *fleet) initQueue(ctx context.Context) error {
 	for {
 		cmd := exec.CommandContext(ctx, f.program, "queue", "init", "--nats", f.nats(), "--replicas", "3")
-		cmd.Env = f.environment(f.dir)
+		cmd.Env = environment(cmd, f.dir)
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			return nil
@@ -159,8 +159,9 @@ func (f *fleet) initQueue(ctx context.Context) error {
 	}
 }
 
-func (f *fleet) environment(home string) []string {
-	return append(os.Environ(), "HOME="+home, "AWS_ACCESS_KEY_ID="+accessKey, "AWS_SECRET_ACCESS_KEY="+secretKey)
+// environment is this process's with what a worker needs.
+func environment(cmd *exec.Cmd, home string) []string {
+	return append(cmd.Environ(), "HOME="+home, "AWS_ACCESS_KEY_ID="+accessKey, "AWS_SECRET_ACCESS_KEY="+secretKey)
 }
 
 // workerProcess is a worker behind two wires.
@@ -205,7 +206,7 @@ func (w *workerProcess) start() error {
 	store := "s3://" + bucketName + "?endpoint=" + url.QueryEscape("http://"+w.store.address())
 	w.cmd = exec.Command(w.fleet.program, "worker", "--nats", "nats://"+w.queue.address(), "--store", store, "--model", w.fleet.model,
 		"--data", data, "--ack-wait", ackWait.String(), "--device", "cpu", "--threads", "1", "--log-format", "json", "--log-level", "debug")
-	w.cmd.Env, w.cmd.Stderr, w.cmd.Stdout = w.fleet.environment(data), log, log
+	w.cmd.Env, w.cmd.Stderr, w.cmd.Stdout = environment(w.cmd, data), log, log
 	w.starts++
 	if err := w.cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", w.name, err), log.Close())
