@@ -19,6 +19,10 @@ type hyper struct {
 //	x   = mean over streams of u * z      [T, h]
 //	inj = 2 sigmoid(Inject z / n)         [T, n]
 func (c *hyper) read(f *pass, inject bool) {
+	if r, ok := f.be.(ops.StreamReader); ok && r.ReadsStreams(f.rows) {
+		c.readAtOnce(f, r, inject)
+		return
+	}
 	f.flush()
 	perStream := 1 / float32(f.dims.Streams)
 	f.be.RMSNorm(f.z, f.wide, c.norm, f.dims.Hidden, f.dims.Eps)
@@ -31,6 +35,16 @@ func (c *hyper) read(f *pass, inject bool) {
 		f.be.Linear(f.inj, f.z, c.inject)
 		f.be.Sigmoid(f.inj, perStream, 2)
 	}
+}
+
+// readAtOnce is read in one operation, the deferred injection included.
+func (c *hyper) readAtOnce(f *pass, r ops.StreamReader, inject bool) {
+	read := ops.StreamRead{X: f.x, Wide: f.wide, Y: f.pending, Inj: f.inj, Norm: c.norm, Eps: f.dims.Eps, Down: c.down, Up: c.up}
+	if inject {
+		read.Inject = c.inject
+	}
+	r.ReadStreams(read)
+	f.pending = ops.Tensor{}
 }
 
 // inject defers wide[g] += inj[g] * y to the next flush, so that a backend may fuse it with the read.

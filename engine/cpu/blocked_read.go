@@ -1,0 +1,110 @@
+package cpu
+
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
+
+// readRows is how many rows of the streams an item of work takes through a whole read: their normed streams stay in the
+// second cache.
+const readRows = 64
+
+var _ ops.StreamReader = (*Backend)(nil)
+
+// ReadsStreams says that the rows are enough to decode all weights once for each item of work.
+func (b *Backend) ReadsStreams(rows int) bool {
+	return b.class == Blocked && rows >= readRows*b.workers
+}
+
+// ReadStreams carries out a read, some rows at a time.
+func (b *Backend) ReadStreams(r ops.StreamRead) {
+	n := streams(r.Wide, r.X)
+	fit(n > 0 && len(r.Norm) == r.Wide.Cols && r.Down.In == r.Wide.Cols && r.Up.Out == r.Wide.Cols && r.Up.In == r.Down.Out &&
+		(r.Y.Empty() || ops.Same(r.Y, r.X)), "ReadStreams", r.X, r.Wide)
+	shapes().FitMatrix("ReadStreams", &r.Down)
+	shapes().FitMatrix("ReadStreams", &r.Up)
+	if r.Inject.Data != nil {
+		fit(r.Inject.Out == n && r.Inject.In == r.Wide.Cols, "ReadStreams", r.Inj, r.Wide)
+		shapes().FitMatrix("ReadStreams", &r.Inject)
+	}
+	if !r.Y.Empty() || r.Inject.Data != nil {
+		fit(r.Inj.Rows == r.Wide.Rows && r.Inj.Cols == n, "ReadStreams", r.Inj, r.Wide)
+	}
+	rows := min(readRows, (r.X.Rows+2*b.workers-1)/(2*b.workers))
+	b.parallel((r.X.Rows+rows-1)/rows, 1, func(s *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			read := streamRead{Backend: b, in: r, s: s, n: n, first: i * rows, rows: min(rows, r.X.Rows-i*rows)}
+			read.run()
+		}
+	})
+}
+
+// streamRead is one item of a read.
+type streamRead struct {
+	*Backend
+	in          ops.StreamRead
+	s           *scratch
+	n           int // streams
+	first, rows int
+}
+
+func (r *streamRead) run() {
+	width := r.in.Wide.Cols
+	z := rows{data: floats(&r.s.values, r.rows*width), stride: width, width: width, n: r.rows}
+	low := rows{data: floats(&r.s.more, r.rows*r.in.Down.Out), stride: r.in.Down.Out, width: r.in.Down.Out, n: r.rows}
+	r.norm(&z)
+	product{y: low, x: z, w: &r.in.Down, to: r.in.Down.Out}.run(r.s)
+	share := 1 / float32(r.n)
+	r.s.vector.silu(low.data, share)
+	r.mix(&low, &z)
+	if r.in.Inject.Data != nil {
+		inj := all(r.in.Inj).span(r.first, r.first+r.rows)
+		product{y: inj, x: z, w: &r.in.Inject, to: r.n}.run(r.s)
+		r.s.vector.sigmoid(inj.data[r.first*r.n:(r.first+r.rows)*r.n], share, 2)
+	}
+}
+
+// norm injects what is deferred and norms the streams into z.
+func (r *streamRead) norm(z *rows) {
+	h := r.in.X.Cols
+	wide := all(r.in.Wide)
+	for i := range r.rows {
+		at := r.first + i
+		for g := range r.n {
+			stream := wide.at(at)[g*h : (g+1)*h]
+			if !r.in.Y.Empty() {
+				r.s.vector.addScaled(stream, r.in.Y.Row(at), r.in.Inj.Row(at)[g])
+			}
+			r.rmsNorm(z.at(i)[g*h:(g+1)*h], stream, r.in.Norm[g*h:(g+1)*h], r.in.Eps)
+		}
+	}
+}
+
+// mix computes x, some columns of every stream at a time: what Up gives is used up at once.
+func (r *streamRead) mix(low, z *rows) {
+	h := r.in.X.Cols
+	x := all(r.in.X).span(r.first, r.first+r.rows)
+	for c := 0; c < h; c += mixColumns {
+		n := min(mixColumns, h-c)
+		u := rows{data: floats(&r.s.panel, r.rows*n), stride: n, width: n, n: r.rows}
+		for g := range r.n {
+			product{y: u, x: *low, w: &r.in.Up, from: g*h + c, to: g*h + c + n}.run(r.s)
+			r.s.vector.sigmoid(u.data, 1, 1)
+			for i := range r.rows {
+				y := x.at(i)[c : c+n]
+				if g == 0 {
+					clear(y)
+				}
+				r.s.vector.addProduct(y, u.at(i), z.at(i)[g*h+c:])
+			}
+		}
+		for i := range r.rows {
+			for j, v := range x.at(i)[c : c+n] {
+				x.at(i)[c+j] = v / float32(r.n)
+			}
+		}
+	}
+}
+
+// mixColumns is how many columns of a stream are mixed at a time: whole panels.
+const mixColumns = 4 * fma.Lanes

@@ -1,0 +1,23 @@
+package ops
+
+// StreamReader is what a Backend may be besides: one that carries out a gated read in one operation, without bringing
+// what lies between its steps to memory. The bits are those of the single operations.
+type StreamReader interface {
+	// ReadsStreams says that so many rows are worth it.
+	ReadsStreams(rows int) bool
+	// ReadStreams carries out a read.
+	ReadStreams(r StreamRead)
+}
+
+// StreamRead is a gated read of hyper-connected streams, n of width h; W = n*h:
+//
+//	wide[g] += inj[g] * y, if there is a y;  z = RMSNorm(wide), a mean for every stream
+//	x = mean over streams of sigmoid(Up silu(Down z / n)) * z
+//	inj = 2 sigmoid(Inject z / n), if there is an Inject
+type StreamRead struct {
+	X, Wide, Y, Inj Tensor    // [T, h], [T, W], [T, h] or empty, [T, n]
+	Norm            []float32 // [W]
+	Eps             float32
+	Down, Up        Matrix // [r, W], [W, r]
+	Inject          Matrix // [n, W]; without data where there is none
+}
