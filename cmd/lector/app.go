@@ -54,7 +54,7 @@ func (a *app) globals(f *pflag.FlagSet) {
 	a.holding.flags(f)
 	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store or a worker)")
 	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
-	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Rounded), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
+	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Blocked), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
 	f.BoolVar(&a.compress, "compress", os.Getenv("LECTOR_COMPRESS") != "", "store blobs as zstd of their byte planes where that is smaller; what is so stored is read in any case (default: $LECTOR_COMPRESS is set)")

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lector/cache"
-	"lector/engine/cpu"
 )
 
 func newVersion(a *app) *cobra.Command {
@@ -16,8 +15,11 @@ func newVersion(a *app) *cobra.Command {
 		Short: "Print the version, the platform and the numeric class",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			be := cpu.New(cpu.Options{})
-			_, err := fmt.Fprintf(a.out, "lector %s %s %s/%s, class %s, format %d\n",
+			be, err := a.openCPU()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "lector %s %s %s/%s, class %s, format %d\n",
 				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, be.Class(), cache.FormatMajor)
 			return err
 		},
