@@ -79,6 +79,9 @@ func (a *app) openModel() (*model, error) {
 		memory = defaultMemory()
 	}
 	opt := qwen4exp.Options{HiddenNorm: qwen4exp.HiddenNorm(a.norm), KV: qwen4exp.KV(a.kv), State: qwen4exp.State(a.recurrent), Memory: memory, Beside: besideEngine, Tokenizer: "none"}
+	if a.memory == "" {
+		opt.Panels = int(machineMemory() / 16)
+	}
 	var text engine.Tokenizer = noTokenizer{name: s.checkpoint.Name()}
 	if s.tokenizer != nil {
 		text = s.tokenizer

@@ -41,7 +41,7 @@ type Backend struct {
 	vector  vector       // the kernels that this processor runs
 	chains  fma.Set      // the same, of the class Blocked
 	crew    crew         // who helps with an operation
-	scratch sync.Pool    // of *scratch
+	scratch scratches    // of goroutines that work no more
 	ropes   ropeTables
 	taps    tapTables
 	held    sync.Pool // of *outputs, which a call of RunExperts holds
@@ -62,7 +62,6 @@ func New(o Options) *Backend {
 	}
 	fit(slices.Contains(Classes(), o.Class), "New of class "+o.Class)
 	b := &Backend{class: o.Class, workers: o.Workers, limit: o.MemoryBytes, vector: widest(), chains: fma.Widest()}
-	b.scratch.New = func() any { return b.newScratch() }
 	return b
 }
 

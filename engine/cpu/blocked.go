@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"runtime"
+
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -45,11 +47,47 @@ func (p product) runChains(c *chains) {
 func (p *product) fewCodes(c *chains) {
 	x := p.few(c)
 	tile := fma.Rows{Data: floats(&c.tile, fma.FewRows*fma.FewOutputs), Step: fma.FewOutputs}
+	if r := repacked(c.set, p.w); r != nil && p.from%(fma.Lanes/2) == 0 {
+		for o := p.from; o < p.to; o += fma.FewOutputs {
+			n := min(fma.FewOutputs, p.to-o)
+			c.set.FewRepacked(tile, x, p.x.n, r, fma.Part{Row: o, N: n})
+			p.keep(tile, 0, o, n)
+		}
+		return
+	}
 	for o := p.from; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
 		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: p.w, Row: o, N: n}, &c.temp)
 		p.keep(tile, 0, o, n)
 	}
+}
+
+// repacked is a matrix's own copy for few rows, or nil where it has no place for one.
+func repacked(set fma.Set, m *ops.Matrix) *fma.Repacked {
+	if m.Panels == nil {
+		return nil
+	}
+	r, _ := m.Panels.Copy(func() any {
+		memory, free, err := allocate(fma.RepackFloats(m))
+		if err != nil {
+			return nil // it works without
+		}
+		own := *m
+		r := set.Repack(&own, memory)
+		if free != nil {
+			runtime.AddCleanup(r, func(free func()) { free() }, free)
+		}
+		return r
+	}).(*fma.Repacked)
+	return r
+}
+
+// PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
+func (b *Backend) PanelBytes(m ops.Matrix) int {
+	if b.class != Blocked || !b.chains.SuitsFew(&m) {
+		return 0
+	}
+	return 4 * fma.RepackFloats(&m)
 }
 
 // fewRows takes some panels side by side through a block of inputs.

@@ -123,11 +123,16 @@ func (t *expertRun) place() {
 
 func (t *expertRun) check(e *ops.Expert) {
 	for _, m := range []*ops.Matrix{&e.Gate, &e.Up} {
-		fit(m.In == t.x.width && m.Out == t.experts.Inner, "RunExperts "+m.Name)
-		shapes().FitMatrix("RunExperts", m)
+		t.checkMatrix(m, t.x.width, t.experts.Inner)
 	}
-	fit(e.Down.In == t.experts.Inner && e.Down.Out == t.x.width, "RunExperts "+e.Down.Name)
-	shapes().FitMatrix("RunExperts", &e.Down)
+	t.checkMatrix(&e.Down, t.experts.Inner, t.x.width)
+}
+
+func (t *expertRun) checkMatrix(m *ops.Matrix, in, out int) {
+	if m.In != in || m.Out != out { // the message is made only if it is needed
+		fit(false, "RunExperts "+m.Name)
+	}
+	shapes().FitMatrix("RunExperts", m)
 }
 
 // inner computes the activations of the pairs in flight; an item of work is some columns of one expert.

@@ -39,7 +39,9 @@ const outputsPerItem = 32
 // Linear: y = x Wᵀ. Work is cut over outputs, and over rows as well where the outputs are too few for all workers;
 // a cut leaves the order of every sum alone.
 func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
-	fit(x.Rows == y.Rows && x.Cols == w.In && y.Cols == w.Out, "Linear "+w.Name, y, x)
+	if x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out { // the message is made only if it is needed
+		fit(false, "Linear "+w.Name, y, x)
+	}
 	shapes().FitMatrix("Linear", &w)
 	if x.Rows == 0 || w.Out == 0 {
 		return

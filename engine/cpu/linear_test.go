@@ -159,3 +159,28 @@ func TestEmbedAndGather(t *testing.T) {
 		}, want, 1e-6})
 	}
 }
+
+// A matrix with a place for a copy gives the bits of one without, for few rows and for many.
+func TestLinearWithCopies(t *testing.T) {
+	src := newSource(8)
+	for _, m := range []matrix{affineMatrix(src, 150, 192, 4, 64, ops.BF16), affineMatrix(src, 37, 96, 8, 32, ops.F16), affineMatrix(src, 64, 320, 6, 64, ops.F32), affineMatrix(src, 20, 64, 3, 32, ops.BF16)} {
+		for _, rows := range []int{1, 2, 3, 4, 5, 12} {
+			for _, workers := range []int{1, 3} {
+				b := cpu.New(cpu.Options{Class: cpu.Blocked, Workers: workers})
+				x := put(b, src.normal(rows*m.In, 1), m.In)
+				want, got := put(b, garbage(rows*m.Out), m.Out), put(b, garbage(rows*m.Out), m.Out)
+				b.Linear(want, x, m.Matrix)
+				own := m.Matrix
+				if b.PanelBytes(own) > 0 {
+					own.Panels = new(ops.Panels)
+				}
+				for range 2 {
+					b.Linear(got, x, own)
+					if i := differs(got.Floats(), want.Floats()); i >= 0 {
+						t.Errorf("%d bits, %d rows, %d workers: element %d is %g, want %g", m.Bits, rows, workers, i, got.Floats()[i], want.Floats()[i])
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package cpu
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
@@ -14,6 +17,30 @@ type scratch struct {
 	sums      []float64 // of softmaxes
 	tokens    []int32   // visible tokens of a row
 	histogram [2048]int32
+}
+
+// scratches keeps what no goroutine works in. Go's own pool would drop it at every collection, and a chunk would make it
+// again; there are never more than goroutines that worked at one time.
+type scratches struct {
+	mu   sync.Mutex
+	free []*scratch
+}
+
+func (p *scratches) get(b *Backend) *scratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		return s
+	}
+	return b.newScratch()
+}
+
+func (p *scratches) put(s *scratch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
 }
 
 // floats resizes *p to n floats of unknown content.
@@ -47,9 +74,9 @@ func (b *Backend) parallel(n, grain int, work func(s *scratch, from, to int)) {
 		return
 	}
 	if min(b.workers, (n+grain-1)/grain) <= 1 {
-		s := b.scratch.Get().(*scratch)
+		s := b.scratch.get(b)
 		work(s, 0, n)
-		b.scratch.Put(s)
+		b.scratch.put(s)
 		return
 	}
 	b.crew.run(b, n, grain, work)
@@ -74,7 +101,7 @@ func (j *job) take(b *Backend) {
 			j.failed.CompareAndSwap(nil, &v)
 		}
 	}()
-	s, n := b.scratch.Get().(*scratch), int(j.n.Load())
+	s, n := b.scratch.get(b), int(j.n.Load())
 	for j.failed.Load() == nil {
 		to := int(j.next.Add(int64(j.grain)))
 		if to-j.grain >= n {
@@ -82,5 +109,5 @@ func (j *job) take(b *Backend) {
 		}
 		j.work(s, to-j.grain, min(to, n))
 	}
-	b.scratch.Put(s)
+	b.scratch.put(s)
 }

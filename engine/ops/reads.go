@@ -1,5 +1,25 @@
 package ops
 
+import "sync"
+
+// Panels holds a matrix as a backend likes it, made at the first use: a copy, beside the stored bytes.
+type Panels struct {
+	once sync.Once
+	copy any
+}
+
+// Copy returns the copy, and makes it once.
+func (p *Panels) Copy(from func() any) any {
+	p.once.Do(func() { p.copy = from() })
+	return p.copy
+}
+
+// Repacker is what a Backend may be besides: one that is faster with its own copy of a matrix.
+type Repacker interface {
+	// PanelBytes is the memory that a copy takes; 0 where a copy is no use.
+	PanelBytes(m Matrix) int
+}
+
 // StreamReader is what a Backend may be besides: one that carries out a gated read in one operation, without bringing
 // what lies between its steps to memory. The bits are those of the single operations.
 type StreamReader interface {

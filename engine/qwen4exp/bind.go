@@ -18,18 +18,45 @@ const (
 type binder struct {
 	c   *weights.Checkpoint
 	d   *dims
+	own copies
 	err error
 }
 
+// copies gives matrices a place for a backend's own copy, as long as their bytes are left.
+type copies struct {
+	backend ops.Repacker // nil for one that wants none
+	left    int          // bytes
+}
+
+func newCopies(be ops.Backend, bytes int) copies {
+	r, _ := be.(ops.Repacker)
+	return copies{r, bytes}
+}
+
+// place is a place for a copy of m, or nil.
+func (c *copies) place(m ops.Matrix) *ops.Panels {
+	if c.backend == nil {
+		return nil
+	}
+	n := c.backend.PanelBytes(m)
+	if n == 0 || n > c.left {
+		return nil
+	}
+	c.left -= n
+	return new(ops.Panels)
+}
+
 // bind builds the network over the checkpoint's tensors, which stay as stored.
-func bind(c *weights.Checkpoint, norm HiddenNorm) (*network, error) {
+func bind(c *weights.Checkpoint, norm HiddenNorm, own copies) (*network, error) {
 	cfg := c.Config()
 	net := &network{dims: dimsOf(cfg)}
-	b := &binder{c: c, d: &net.dims}
+	b := &binder{c: c, d: &net.dims, own: own}
 	net.record = b.record
-	net.embed = b.matrix(trunkPrefix+"embed_tokens", net.Vocab, net.Hidden)
+	net.embed = b.table(trunkPrefix+"embed_tokens", net.Vocab, net.Hidden)
 	net.head = net.embed
-	if !cfg.Tied {
+	if cfg.Tied {
+		net.head.Panels = b.own.place(net.head)
+	} else {
 		net.head = b.matrix("lm_head", net.Vocab, net.Hidden)
 	}
 	net.final = b.hyper(trunkPrefix+"hyper_connection_mixer.", false)
@@ -52,7 +79,17 @@ func (b *binder) note(err error) {
 	}
 }
 
+// matrix is what rows are multiplied with.
 func (b *binder) matrix(name string, out, in int) ops.Matrix {
+	m := b.table(name, out, in)
+	if b.err == nil {
+		m.Panels = b.own.place(m)
+	}
+	return m
+}
+
+// table is a matrix whose rows are read one by one.
+func (b *binder) table(name string, out, in int) ops.Matrix {
 	t, err := b.c.Matrix(name, out, in)
 	b.note(err)
 	if err != nil {

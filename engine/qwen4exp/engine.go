@@ -35,6 +35,9 @@ type Options struct {
 	Beside int
 	// MaxRows caps a chunk in tokens. 0: the usual.
 	MaxRows int
+	// Panels bounds in bytes the copies of dense weights that a backend makes for decoding, beside Memory as the mapped
+	// weights are. 0: none.
+	Panels int
 	// Stream says how a packed store is read.
 	Stream stream.Options
 }
@@ -75,7 +78,7 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if err := opt.State.check(); err != nil {
 		return nil, err
 	}
-	net, err := bind(c, opt.HiddenNorm)
+	net, err := bind(c, opt.HiddenNorm, newCopies(be, opt.Panels))
 	if err != nil {
 		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
 	}
