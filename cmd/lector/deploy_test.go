@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/prometheus/model/labels"
+	common "github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -157,7 +157,7 @@ func (q queries) selector(where string, s *parser.VectorSelector, known map[stri
 		known[label] = true
 	}
 	for _, m := range s.LabelMatchers {
-		if m.Name == labels.MetricName || slices.Contains(shownByPrometheus(), m.Name) {
+		if m.Name == common.MetricNameLabel || slices.Contains(shownByPrometheus(), m.Name) {
 			continue
 		}
 		values, ok := shown[m.Name]
