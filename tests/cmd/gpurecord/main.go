@@ -4,6 +4,7 @@
 //	                           machine with neither Go nor clang; run it at the top of the repository
 //	gpurecord run -out DIR     runs the suites and measures, from the folder that the archive was unpacked to; also at
 //	                           the top of the repository, since tests read their fixtures
+//	gpurecord table            writes what the records say into the README
 //
 // The record has device, driver, commit, every suite's counts with the tests that failed or were left out, and the
 // figures with what limits them. A suite that fails makes the exit status 1, after the record is written.
@@ -29,7 +30,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want build or run")
+		return errors.New("want build, run or table")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	out := flags.String("out", "tests/records", "folder of the record")
@@ -43,6 +44,8 @@ func command(args []string) error {
 	switch args[0] {
 	case "build":
 		return build(filepath.Join(".build", "gpu"))
+	case "table":
+		return writeTable("README.md", *out)
 	case "run":
 		self, err := os.Executable()
 		if err != nil {
@@ -50,7 +53,7 @@ func command(args []string) error {
 		}
 		return run(runOptions{from: filepath.Dir(self), out: *out, limit: *limit, quick: *quick, profile: *profile, sanitize: *sanitize})
 	}
-	return fmt.Errorf("no command %q: build or run", args[0])
+	return fmt.Errorf("no command %q: build, run or table", args[0])
 }
 
 // suite is a package's tests as a binary.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,34 @@ func TestRecord(t *testing.T) {
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the record does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// The README's table is what the records say.
+func TestTable(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := tableOf("../../records")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), tableBegins+table+tableEnds) {
+		t.Errorf("the README says something else; go run ./tests/cmd/gpurecord table writes:\n%s", table)
+	}
+}
+
+func TestRow(t *testing.T) {
+	bad := &outcome{suite: suite{name: "a/b"}}
+	bad.count([]byte(testLog))
+	text := contents{"GPU", "abc", "580.1", []figure{{"product with halves, 4096 cubed", 44, "TFLOP/s", ""}, {"prefill of mid, experts resident", 17000, "tokens/s", ""}},
+		nil, []check{{"a hundred prefills give one digest", nil, ""}, {"answers", errors.New("wrong"), ""}}, []*outcome{bad}}.String()
+	row := rowOf("x.md", text)
+	for _, want := range []string{"[GPU, ", "](tests/records/x.md)", "| 1 passed, 1 failed |", "| 1 of 2 hold |", "| 44 TFLOP/s |", "| 1.7e+04 tokens/s |", "| yes |"} {
+		if !strings.Contains(row, want) {
+			t.Errorf("the row does not say %q: %s", want, row)
 		}
 	}
 }
