@@ -20,8 +20,11 @@ func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 	b.parallel(len(tiles)*a.Hkv, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			t := tile{attention: a, rows: tiles[i/a.Hkv], group: group, kv: i % a.Hkv, pos: pos}
-			s.tokens = t.see(s.tokens[:0], index, ratio)
-			t.run(s)
+			if t.sees(index, ratio) {
+				t.run(s)
+			} else {
+				t.runShared(s, index, ratio)
+			}
 		}
 	})
 }
@@ -29,15 +32,18 @@ func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 // span is rows [from, to) of a chunk.
 type span struct{ from, to int }
 
-// attentionTiles cuts n rows into tiles: up to `most` rows as long as they see all tokens before them.
+// attentionTiles cuts n rows into tiles: up to `most` rows that see all tokens before them, or up to sharedRows rows that
+// see selections.
 func attentionTiles(index ops.Index, n, pos, ratio, most int) []span {
+	whole := func(r int) bool { return len(index.Blocks(r)) == (pos+r+1)/ratio }
 	var tiles []span
 	for r := 0; r < n; {
-		to := r + 1
-		if len(index.Blocks(r)) == (pos+r+1)/ratio {
-			for to < n && to-r < most && len(index.Blocks(to)) == (pos+to+1)/ratio {
-				to++
-			}
+		to, all := r+1, whole(r)
+		if !all {
+			most = sharedRows
+		}
+		for to < n && to-r < most && whole(to) == all {
+			to++
 		}
 		tiles = append(tiles, span{r, to})
 		r = to
@@ -56,20 +62,15 @@ type tile struct {
 	most  int // tokens that the last row sees
 }
 
-// see sets what the rows see, and lists it for a row that sees a selection.
-func (t *tile) see(tokens []int32, index ops.Index, ratio int) []int32 {
+// sees says whether the rows see all tokens before them, and how many.
+func (t *tile) sees(index ops.Index, ratio int) bool {
 	last := t.pos + t.rows.to - 1
-	if blocks := index.Blocks(t.rows.to - 1); len(blocks) < (last+1)/ratio {
-		tokens = appendVisible(tokens, blocks, last, ratio)
-		t.most = len(tokens)
-		return tokens
-	}
-	t.all, t.most = true, last+1
-	return tokens
+	t.all, t.most = len(index.Blocks(t.rows.to-1)) == (last+1)/ratio, last+1
+	return t.all
 }
 
-// sees is how many tokens row r of the tile sees.
-func (t *tile) sees(r int) int { return t.most - (t.rows.to - t.rows.from - 1 - r) }
+// tokens is how many tokens row r of the tile sees.
+func (t *tile) tokens(r int) int { return t.most - (t.rows.to - t.rows.from - 1 - r) }
 
 func (t *tile) run(s *scratch) {
 	n := t.rows.to - t.rows.from
@@ -78,17 +79,22 @@ func (t *tile) run(s *scratch) {
 	t.score(s, scores, t.queries(s))
 	sums := floats64(&s.sums, pairs)
 	for p := range sums {
-		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:t.sees(p/t.group)], t.scale)
+		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:t.tokens(p/t.group)], t.scale)
 	}
 	width := (t.Hd + fma.Lanes - 1) / fma.Lanes * fma.Lanes
 	out := fma.Rows{Data: floats(&s.chains.packed, pairs*width), Step: width}
 	t.sum(s, out, scores)
+	t.finish(s, out, sums)
+}
+
+// finish divides by the sums and applies the gates.
+func (t *tile) finish(s *scratch, out fma.Rows, sums []float64) {
 	gates := floats(&s.more, t.Hd)
 	for p, sum := range sums {
 		r, head := t.rows.from+p/t.group, t.kv*t.group+p%t.group
 		copy(gates, t.qg.at(r)[(2*head+1)*t.Hd:])
 		s.vector.sigmoid(gates, 1, 1)
-		inverse, y, values := float32(1/sum), t.o.at(r)[head*t.Hd:][:t.Hd], out.Data[p*width:]
+		inverse, y, values := float32(1/sum), t.o.at(r)[head*t.Hd:][:t.Hd], out.Data[p*out.Step:]
 		for c, g := range gates {
 			y[c] = float32(values[c]*inverse) * g
 		}
@@ -144,28 +150,37 @@ func (t *tile) read(s *scratch, c *cachedRows, at, n int) fma.Rows {
 // tokens. All pairs take the tokens that the first row sees together; those that follow are for the rows that see them.
 func (t *tile) sum(s *scratch, out, weights fma.Rows) {
 	n := t.rows.to - t.rows.from
-	values := floats(&s.chains.panels, (out.Step+fma.Lanes)*valueRows)
-	for at := 0; at < t.sees(0); at += valueRows {
-		t.add(s, values, out, weights, stretch{at, min(at+valueRows, t.sees(0)), 0, n})
+	for at := 0; at < t.tokens(0); at += valueRows {
+		t.add(s, out, weights, stretch{at, min(at+valueRows, t.tokens(0)), 0, n})
 	}
 	for r := 1; r < n; r++ { // the tokens between two rows' ends, one a row
-		t.add(s, values, out, weights, stretch{t.sees(r - 1), t.sees(r), r, n})
+		t.add(s, out, weights, stretch{t.tokens(r - 1), t.tokens(r), r, n})
 	}
 }
 
 // stretch is tokens [from, to) of what rows [first, last) of a tile see.
 type stretch struct{ from, to, first, last int }
 
-func (t *tile) add(s *scratch, values []float32, out, weights fma.Rows, w stretch) {
+func (t *tile) add(s *scratch, out, weights fma.Rows, w stretch) {
 	n := w.to - w.from
 	rows := t.read(s, &t.v, w.from, n)
-	for c := 0; c < t.Hd; c += fma.Lanes { // panels of 32 columns
-		width := min(fma.Lanes, t.Hd-c)
-		for i := range n {
-			copy(values[c*valueRows+i*fma.Lanes:][:width], rows.Data[i*rows.Step+c:])
-		}
-	}
 	first := w.first * t.group
-	s.chains.set.Dots(fma.Rows{Data: out.Data[first*out.Step:], Step: out.Step}, fma.Rows{Data: weights.Data[first*weights.Step+w.from:], Step: weights.Step}, values,
-		fma.Tile{Rows: (w.last - w.first) * t.group, Columns: out.Step, Inputs: n, Next: valueRows * fma.Lanes, First: w.from == 0})
+	t.addValues(s, fma.Rows{Data: out.Data[first*out.Step:], Step: out.Step}, fma.Rows{Data: weights.Data[first*weights.Step+w.from:], Step: weights.Step}, rows,
+		fma.Tile{Rows: (w.last - w.first) * t.group, Inputs: n, First: w.from == 0})
+}
+
+// addValues adds weighted rows of values to out. Whole panels of columns are taken from where the rows stand.
+func (t *tile) addValues(s *scratch, out, weights, values fma.Rows, tile fma.Tile) {
+	tile.Columns, tile.Next, tile.Step = t.Hd/fma.Lanes*fma.Lanes, fma.Lanes, values.Step
+	s.chains.set.Dots(out, weights, values.Data, tile)
+	done := tile.Columns
+	if done == t.Hd {
+		return
+	}
+	ragged := floats(&s.chains.panels, valueRows*fma.Lanes)
+	for i := range tile.Inputs {
+		copy(ragged[i*fma.Lanes:][:t.Hd-done], values.Data[i*values.Step+done:])
+	}
+	tile.Columns, tile.Next, tile.Step = fma.Lanes, 0, fma.Lanes
+	s.chains.set.Dots(fma.Rows{Data: out.Data[done:], Step: out.Step}, weights, ragged, tile)
 }

@@ -16,6 +16,8 @@ type scratch struct {
 	more      []float32 // second buffer beside values
 	sums      []float64 // of softmaxes
 	tokens    []int32   // visible tokens of a row
+	union     []int32   // of some rows
+	lists     [][]int32 // of each of them
 	histogram [2048]int32
 }
 

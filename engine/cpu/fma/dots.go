@@ -9,6 +9,7 @@ type Tile struct {
 	Columns int  // of c: a multiple of 16
 	Inputs  int  // of a row of x
 	Next    int  // floats from one panel to the next, where there are more than 32 columns
+	Step    int  // floats from one input to the next in a panel; 0 means 32
 	First   bool // the chains start at zero instead of at c
 }
 
@@ -22,14 +23,17 @@ type Rows struct {
 func (x Rows) from(r, c int) Rows { return Rows{x.Data[r*x.Step+c:], x.Step} }
 
 // Dots goes on with the chains of c [Rows, Columns]: c[r, j] += x[r, i] * w[i, j], i ascending, fused. w[i, j] is
-// panel[j/32*Next + i*32 + j%32].
+// panel[j/32*Next + i*Step + j%32].
 func (s Set) Dots(c, x Rows, panel []float32, t Tile) {
 	if t.Rows <= 0 || t.Columns <= 0 {
 		return
 	}
+	if t.Step == 0 {
+		t.Step = Lanes
+	}
 	if t.Inputs > 0 { // the kernels check nothing
 		_ = x.Data[(t.Rows-1)*x.Step+t.Inputs-1]
-		_ = panel[(t.Columns-1)/Lanes*t.Next+(t.Inputs-1)*Lanes+(t.Columns-1)%Lanes]
+		_ = panel[(t.Columns-1)/Lanes*t.Next+(t.Inputs-1)*t.Step+(t.Columns-1)%Lanes]
 		_ = c.Data[(t.Rows-1)*c.Step+t.Columns-1]
 	}
 	if s == Plain || t.Inputs <= 0 {
@@ -38,7 +42,7 @@ func (s Set) Dots(c, x Rows, panel []float32, t Tile) {
 	}
 	for r := 0; r < t.Rows; {
 		n := s.rows(t.Rows - r)
-		s.strip(c.from(r, 0), x.from(r, 0), panel, Tile{n, t.Columns, t.Inputs, t.Next, t.First})
+		s.strip(c.from(r, 0), x.from(r, 0), panel, t.of(n, t.Columns))
 		r += n
 	}
 }
@@ -47,7 +51,13 @@ func (s Set) Dots(c, x Rows, panel []float32, t Tile) {
 func (s Set) strip(c, x Rows, panel []float32, t Tile) {
 	for j := 0; j < t.Columns; {
 		n := s.columns(t.Rows, j, t.Columns-j)
-		s.dots(c.from(0, j), x, panel[j/Lanes*t.Next+j%Lanes:], Tile{t.Rows, n, t.Inputs, t.Next, t.First})
+		s.dots(c.from(0, j), x, panel[j/Lanes*t.Next+j%Lanes:], t.of(t.Rows, n))
 		j += n
 	}
+}
+
+// of is the tile with other rows and columns.
+func (t Tile) of(rows, columns int) Tile {
+	t.Rows, t.Columns = rows, columns
+	return t
 }

@@ -4,110 +4,110 @@
 
 package fma
 
-// dots512x8x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
+// dots512x8x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x8x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x8x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x8x1 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 16.
+// dots512x8x1 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x8x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x8x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x4x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
+// dots512x4x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x4x1 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// dots512x4x1 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x4x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x4x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x2x4 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 64.
+// dots512x2x4 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 64.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x2x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
+// dots512x2x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x2x1 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// dots512x2x1 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x2x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x2x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x1x8 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 128.
+// dots512x1x8 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 128.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x1x4 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
+// dots512x1x4 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x1x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
+// dots512x1x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots512x1x1 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
+// dots512x1x1 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func dots512x1x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots512x1x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots256x4x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// dots256x4x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func dots256x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots256x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots256x2x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// dots256x2x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots256x1x4 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
+// dots256x1x4 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func dots256x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots256x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
-// dots256x1x2 adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
+// dots256x1x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func dots256x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+func dots256x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
 // unpack512x2 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
 // A group is `periods` times 1 words [*, 16] that hold 16 codes of 2 bits each; scales and biases are [groups, 16].

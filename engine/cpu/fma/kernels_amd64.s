@@ -58,17 +58,19 @@ DATA codes4<>+56(SB)/4, $(14.0)
 DATA codes4<>+60(SB)/4, $(15.0)
 GLOBL codes4<>(SB), RODATA|NOPTR, $64
 
-// func dots512x8x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x8x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x8x2(SB), NOSPLIT, $0-57
+TEXT ·dots512x8x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	LEAQ    (CX)(CX*2), DX
 	LEAQ    (AX)(CX*4), BX
 	MOVQ    panel+32(FP), SI
-	MOVQ    n+48(FP), DI
-	MOVB    first+56(FP), R8
+	MOVQ    n+56(FP), DI
+	MOVQ    step+48(FP), R8
+	SHLQ    $0x02, R8
+	MOVB    first+64(FP), R9
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -85,29 +87,29 @@ TEXT ·dots512x8x2(SB), NOSPLIT, $0-57
 	VPXORD  Z13, Z13, Z13
 	VPXORD  Z14, Z14, Z14
 	VPXORD  Z15, Z15, Z15
-	TESTB   R8, R8
+	TESTB   R9, R9
 	JNZ     loop
-	MOVQ    c+0(FP), R8
-	MOVQ    ldc+8(FP), R9
-	SHLQ    $0x02, R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R8)(R9*4), R11
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R11), Z8
-	VMOVUPS 64(R11), Z9
-	VMOVUPS (R11)(R9*1), Z10
-	VMOVUPS 64(R11)(R9*1), Z11
-	VMOVUPS (R11)(R9*2), Z12
-	VMOVUPS 64(R11)(R9*2), Z13
-	VMOVUPS (R11)(R10*1), Z14
-	VMOVUPS 64(R11)(R10*1), Z15
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R9)(R10*4), R12
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R12), Z8
+	VMOVUPS 64(R12), Z9
+	VMOVUPS (R12)(R10*1), Z10
+	VMOVUPS 64(R12)(R10*1), Z11
+	VMOVUPS (R12)(R10*2), Z12
+	VMOVUPS 64(R12)(R10*2), Z13
+	VMOVUPS (R12)(R11*1), Z14
+	VMOVUPS 64(R12)(R11*1), Z15
 
 loop:
 	TESTQ        DI, DI
@@ -138,7 +140,7 @@ loop:
 	VBROADCASTSS (BX)(DX*1), Z18
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
-	ADDQ         $0x00000080, SI
+	ADDQ         R8, SI
 	ADDQ         $0x04, AX
 	ADDQ         $0x04, BX
 	DECQ         DI
@@ -169,17 +171,19 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x8x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x8x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x8x1(SB), NOSPLIT, $0-57
+TEXT ·dots512x8x1(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	LEAQ    (CX)(CX*2), DX
 	LEAQ    (AX)(CX*4), BX
 	MOVQ    panel+32(FP), SI
-	MOVQ    n+48(FP), DI
-	MOVB    first+56(FP), R8
+	MOVQ    n+56(FP), DI
+	MOVQ    step+48(FP), R8
+	SHLQ    $0x02, R8
+	MOVB    first+64(FP), R9
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -188,21 +192,21 @@ TEXT ·dots512x8x1(SB), NOSPLIT, $0-57
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	TESTB   R8, R8
+	TESTB   R9, R9
 	JNZ     loop
-	MOVQ    c+0(FP), R8
-	MOVQ    ldc+8(FP), R9
-	SHLQ    $0x02, R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R8)(R9*4), R11
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R11), Z4
-	VMOVUPS (R11)(R9*1), Z5
-	VMOVUPS (R11)(R9*2), Z6
-	VMOVUPS (R11)(R10*1), Z7
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R9)(R10*4), R12
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R12), Z4
+	VMOVUPS (R12)(R10*1), Z5
+	VMOVUPS (R12)(R10*2), Z6
+	VMOVUPS (R12)(R11*1), Z7
 
 loop:
 	TESTQ        DI, DI
@@ -224,7 +228,7 @@ loop:
 	VFMADD231PS  Z8, Z9, Z6
 	VBROADCASTSS (BX)(DX*1), Z9
 	VFMADD231PS  Z8, Z9, Z7
-	ADDQ         $0x00000080, SI
+	ADDQ         R8, SI
 	ADDQ         $0x04, AX
 	ADDQ         $0x04, BX
 	DECQ         DI
@@ -247,16 +251,18 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x4x2(SB), NOSPLIT, $0-57
+TEXT ·dots512x4x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	LEAQ    (CX)(CX*2), DX
 	MOVQ    panel+32(FP), BX
-	MOVQ    n+48(FP), SI
-	MOVB    first+56(FP), DI
+	MOVQ    n+56(FP), SI
+	MOVQ    step+48(FP), DI
+	SHLQ    $0x02, DI
+	MOVB    first+64(FP), R8
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -265,20 +271,20 @@ TEXT ·dots512x4x2(SB), NOSPLIT, $0-57
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	TESTB   DI, DI
+	TESTB   R8, R8
 	JNZ     loop
-	MOVQ    c+0(FP), DI
-	MOVQ    ldc+8(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	VMOVUPS (DI), Z0
-	VMOVUPS 64(DI), Z1
-	VMOVUPS (DI)(R8*1), Z2
-	VMOVUPS 64(DI)(R8*1), Z3
-	VMOVUPS (DI)(R8*2), Z4
-	VMOVUPS 64(DI)(R8*2), Z5
-	VMOVUPS (DI)(R9*1), Z6
-	VMOVUPS 64(DI)(R9*1), Z7
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	LEAQ    (R9)(R9*2), R10
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8)(R9*1), Z2
+	VMOVUPS 64(R8)(R9*1), Z3
+	VMOVUPS (R8)(R9*2), Z4
+	VMOVUPS 64(R8)(R9*2), Z5
+	VMOVUPS (R8)(R10*1), Z6
+	VMOVUPS 64(R8)(R10*1), Z7
 
 loop:
 	TESTQ        SI, SI
@@ -297,7 +303,7 @@ loop:
 	VBROADCASTSS (AX)(DX*1), Z10
 	VFMADD231PS  Z8, Z10, Z6
 	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         $0x00000080, BX
+	ADDQ         DI, BX
 	ADDQ         $0x04, AX
 	DECQ         SI
 	JMP          loop
@@ -318,30 +324,32 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x4x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x4x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x4x1(SB), NOSPLIT, $0-57
+TEXT ·dots512x4x1(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	LEAQ    (CX)(CX*2), DX
 	MOVQ    panel+32(FP), BX
-	MOVQ    n+48(FP), SI
-	MOVB    first+56(FP), DI
+	MOVQ    n+56(FP), SI
+	MOVQ    step+48(FP), DI
+	SHLQ    $0x02, DI
+	MOVB    first+64(FP), R8
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	TESTB   DI, DI
+	TESTB   R8, R8
 	JNZ     loop
-	MOVQ    c+0(FP), DI
-	MOVQ    ldc+8(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	VMOVUPS (DI), Z0
-	VMOVUPS (DI)(R8*1), Z1
-	VMOVUPS (DI)(R8*2), Z2
-	VMOVUPS (DI)(R9*1), Z3
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	LEAQ    (R9)(R9*2), R10
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8)(R9*1), Z1
+	VMOVUPS (R8)(R9*2), Z2
+	VMOVUPS (R8)(R10*1), Z3
 
 loop:
 	TESTQ        SI, SI
@@ -355,7 +363,7 @@ loop:
 	VFMADD231PS  Z4, Z5, Z2
 	VBROADCASTSS (AX)(DX*1), Z5
 	VFMADD231PS  Z4, Z5, Z3
-	ADDQ         $0x00000080, BX
+	ADDQ         DI, BX
 	ADDQ         $0x04, AX
 	DECQ         SI
 	JMP          loop
@@ -372,18 +380,20 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x2x4(SB), NOSPLIT, $0-57
+TEXT ·dots512x2x4(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), DX
-	MOVQ    n+48(FP), BX
-	MOVQ    next+40(FP), SI
+	MOVQ    n+56(FP), BX
+	MOVQ    step+48(FP), SI
 	SHLQ    $0x02, SI
-	LEAQ    (DX)(SI*1), SI
-	MOVB    first+56(FP), DI
+	MOVQ    next+40(FP), DI
+	SHLQ    $0x02, DI
+	LEAQ    (DX)(DI*1), DI
+	MOVB    first+64(FP), R8
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -392,27 +402,27 @@ TEXT ·dots512x2x4(SB), NOSPLIT, $0-57
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	TESTB   DI, DI
+	TESTB   R8, R8
 	JNZ     loop
-	MOVQ    c+0(FP), DI
-	MOVQ    ldc+8(FP), R8
-	SHLQ    $0x02, R8
-	VMOVUPS (DI), Z0
-	VMOVUPS 64(DI), Z1
-	VMOVUPS 128(DI), Z2
-	VMOVUPS 192(DI), Z3
-	VMOVUPS (DI)(R8*1), Z4
-	VMOVUPS 64(DI)(R8*1), Z5
-	VMOVUPS 128(DI)(R8*1), Z6
-	VMOVUPS 192(DI)(R8*1), Z7
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS 128(R8), Z2
+	VMOVUPS 192(R8), Z3
+	VMOVUPS (R8)(R9*1), Z4
+	VMOVUPS 64(R8)(R9*1), Z5
+	VMOVUPS 128(R8)(R9*1), Z6
+	VMOVUPS 192(R8)(R9*1), Z7
 
 loop:
 	TESTQ        BX, BX
 	JZ           done
 	VMOVUPS      (DX), Z8
 	VMOVUPS      64(DX), Z9
-	VMOVUPS      (SI), Z10
-	VMOVUPS      64(SI), Z11
+	VMOVUPS      (DI), Z10
+	VMOVUPS      64(DI), Z11
 	VBROADCASTSS (AX), Z12
 	VFMADD231PS  Z8, Z12, Z0
 	VFMADD231PS  Z9, Z12, Z1
@@ -423,8 +433,8 @@ loop:
 	VFMADD231PS  Z9, Z12, Z5
 	VFMADD231PS  Z10, Z12, Z6
 	VFMADD231PS  Z11, Z12, Z7
-	ADDQ         $0x00000080, DX
-	ADDQ         $0x00000080, SI
+	ADDQ         SI, DX
+	ADDQ         SI, DI
 	ADDQ         $0x04, AX
 	DECQ         BX
 	JMP          loop
@@ -444,28 +454,30 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x2x2(SB), NOSPLIT, $0-57
+TEXT ·dots512x2x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), DX
-	MOVQ    n+48(FP), BX
-	MOVB    first+56(FP), SI
+	MOVQ    n+56(FP), BX
+	MOVQ    step+48(FP), SI
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), DI
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	TESTB   SI, SI
+	TESTB   DI, DI
 	JNZ     loop
-	MOVQ    c+0(FP), SI
-	MOVQ    ldc+8(FP), DI
-	SHLQ    $0x02, DI
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	VMOVUPS (SI)(DI*1), Z2
-	VMOVUPS 64(SI)(DI*1), Z3
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS (DI)(R8*1), Z2
+	VMOVUPS 64(DI)(R8*1), Z3
 
 loop:
 	TESTQ        BX, BX
@@ -478,7 +490,7 @@ loop:
 	VBROADCASTSS (AX)(CX*1), Z6
 	VFMADD231PS  Z4, Z6, Z2
 	VFMADD231PS  Z5, Z6, Z3
-	ADDQ         $0x00000080, DX
+	ADDQ         SI, DX
 	ADDQ         $0x04, AX
 	DECQ         BX
 	JMP          loop
@@ -494,24 +506,26 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x2x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x2x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x2x1(SB), NOSPLIT, $0-57
+TEXT ·dots512x2x1(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), DX
-	MOVQ    n+48(FP), BX
-	MOVB    first+56(FP), SI
+	MOVQ    n+56(FP), BX
+	MOVQ    step+48(FP), SI
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), DI
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
-	TESTB   SI, SI
+	TESTB   DI, DI
 	JNZ     loop
-	MOVQ    c+0(FP), SI
-	MOVQ    ldc+8(FP), DI
-	SHLQ    $0x02, DI
-	VMOVUPS (SI), Z0
-	VMOVUPS (SI)(DI*1), Z1
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+	VMOVUPS (DI)(R8*1), Z1
 
 loop:
 	TESTQ        BX, BX
@@ -521,7 +535,7 @@ loop:
 	VFMADD231PS  Z2, Z3, Z0
 	VBROADCASTSS (AX)(CX*1), Z3
 	VFMADD231PS  Z2, Z3, Z1
-	ADDQ         $0x00000080, DX
+	ADDQ         SI, DX
 	ADDQ         $0x04, AX
 	DECQ         BX
 	JMP          loop
@@ -535,20 +549,22 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x1x8(SB), NOSPLIT, $0-57
+TEXT ·dots512x1x8(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVQ    next+40(FP), BX
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
 	SHLQ    $0x02, BX
-	LEAQ    (CX)(BX*1), SI
-	LEAQ    (SI)(BX*1), DI
-	LEAQ    (DI)(BX*1), BX
-	MOVB    first+56(FP), R8
+	MOVQ    next+40(FP), SI
+	SHLQ    $0x02, SI
+	LEAQ    (CX)(SI*1), DI
+	LEAQ    (DI)(SI*1), R8
+	LEAQ    (R8)(SI*1), SI
+	MOVB    first+64(FP), R9
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -557,19 +573,19 @@ TEXT ·dots512x1x8(SB), NOSPLIT, $0-57
 	VPXORD  Z5, Z5, Z5
 	VPXORD  Z6, Z6, Z6
 	VPXORD  Z7, Z7, Z7
-	TESTB   R8, R8
+	TESTB   R9, R9
 	JNZ     loop
-	MOVQ    c+0(FP), R8
-	MOVQ    ldc+8(FP), R9
-	SHLQ    $0x02, R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS 256(R8), Z4
-	VMOVUPS 320(R8), Z5
-	VMOVUPS 384(R8), Z6
-	VMOVUPS 448(R8), Z7
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS 256(R9), Z4
+	VMOVUPS 320(R9), Z5
+	VMOVUPS 384(R9), Z6
+	VMOVUPS 448(R9), Z7
 
 loop:
 	TESTQ        DX, DX
@@ -577,16 +593,16 @@ loop:
 	VBROADCASTSS (AX), Z8
 	VFMADD231PS  (CX), Z8, Z0
 	VFMADD231PS  64(CX), Z8, Z1
-	VFMADD231PS  (SI), Z8, Z2
-	VFMADD231PS  64(SI), Z8, Z3
-	VFMADD231PS  (DI), Z8, Z4
-	VFMADD231PS  64(DI), Z8, Z5
-	VFMADD231PS  (BX), Z8, Z6
-	VFMADD231PS  64(BX), Z8, Z7
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000080, SI
-	ADDQ         $0x00000080, DI
-	ADDQ         $0x00000080, BX
+	VFMADD231PS  (DI), Z8, Z2
+	VFMADD231PS  64(DI), Z8, Z3
+	VFMADD231PS  (R8), Z8, Z4
+	VFMADD231PS  64(R8), Z8, Z5
+	VFMADD231PS  (SI), Z8, Z6
+	VFMADD231PS  64(SI), Z8, Z7
+	ADDQ         BX, CX
+	ADDQ         BX, DI
+	ADDQ         BX, R8
+	ADDQ         BX, SI
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop
@@ -606,31 +622,33 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x1x4(SB), NOSPLIT, $0-57
+TEXT ·dots512x1x4(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVQ    next+40(FP), BX
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
 	SHLQ    $0x02, BX
-	LEAQ    (CX)(BX*1), BX
-	MOVB    first+56(FP), SI
+	MOVQ    next+40(FP), SI
+	SHLQ    $0x02, SI
+	LEAQ    (CX)(SI*1), SI
+	MOVB    first+64(FP), DI
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	TESTB   SI, SI
+	TESTB   DI, DI
 	JNZ     loop
-	MOVQ    c+0(FP), SI
-	MOVQ    ldc+8(FP), DI
-	SHLQ    $0x02, DI
-	VMOVUPS (SI), Z0
-	VMOVUPS 64(SI), Z1
-	VMOVUPS 128(SI), Z2
-	VMOVUPS 192(SI), Z3
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
 
 loop:
 	TESTQ        DX, DX
@@ -638,10 +656,10 @@ loop:
 	VBROADCASTSS (AX), Z4
 	VFMADD231PS  (CX), Z4, Z0
 	VFMADD231PS  64(CX), Z4, Z1
-	VFMADD231PS  (BX), Z4, Z2
-	VFMADD231PS  64(BX), Z4, Z3
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000080, BX
+	VFMADD231PS  (SI), Z4, Z2
+	VFMADD231PS  64(SI), Z4, Z3
+	ADDQ         BX, CX
+	ADDQ         BX, SI
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop
@@ -657,24 +675,26 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x1x2(SB), NOSPLIT, $0-57
+TEXT ·dots512x1x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVB    first+56(FP), BL
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), SI
 	VPXORD  Z0, Z0, Z0
 	VPXORD  Z1, Z1, Z1
-	TESTB   BL, BL
+	TESTB   SI, SI
 	JNZ     loop
-	MOVQ    c+0(FP), BX
-	MOVQ    ldc+8(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Z0
-	VMOVUPS 64(BX), Z1
+	MOVQ    c+0(FP), SI
+	MOVQ    ldc+8(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Z0
+	VMOVUPS 64(SI), Z1
 
 loop:
 	TESTQ        DX, DX
@@ -682,7 +702,7 @@ loop:
 	VBROADCASTSS (AX), Z2
 	VFMADD231PS  (CX), Z2, Z0
 	VFMADD231PS  64(CX), Z2, Z1
-	ADDQ         $0x00000080, CX
+	ADDQ         BX, CX
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop
@@ -696,29 +716,31 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots512x1x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots512x1x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, AVX512F
-TEXT ·dots512x1x1(SB), NOSPLIT, $0-57
+TEXT ·dots512x1x1(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVB    first+56(FP), BL
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), SI
 	VPXORD  Z0, Z0, Z0
-	TESTB   BL, BL
+	TESTB   SI, SI
 	JNZ     loop
-	MOVQ    c+0(FP), BX
-	MOVQ    ldc+8(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Z0
+	MOVQ    c+0(FP), SI
+	MOVQ    ldc+8(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Z0
 
 loop:
 	TESTQ        DX, DX
 	JZ           done
 	VBROADCASTSS (AX), Z1
 	VFMADD231PS  (CX), Z1, Z0
-	ADDQ         $0x00000080, CX
+	ADDQ         BX, CX
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop
@@ -731,16 +753,18 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots256x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots256x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, FMA3
-TEXT ·dots256x4x2(SB), NOSPLIT, $0-57
+TEXT ·dots256x4x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	LEAQ    (CX)(CX*2), DX
 	MOVQ    panel+32(FP), BX
-	MOVQ    n+48(FP), SI
-	MOVB    first+56(FP), DI
+	MOVQ    n+56(FP), SI
+	MOVQ    step+48(FP), DI
+	SHLQ    $0x02, DI
+	MOVB    first+64(FP), R8
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
@@ -749,20 +773,20 @@ TEXT ·dots256x4x2(SB), NOSPLIT, $0-57
 	VXORPS  Y5, Y5, Y5
 	VXORPS  Y6, Y6, Y6
 	VXORPS  Y7, Y7, Y7
-	TESTB   DI, DI
+	TESTB   R8, R8
 	JNZ     loop
-	MOVQ    c+0(FP), DI
-	MOVQ    ldc+8(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	VMOVUPS (DI)(R8*1), Y2
-	VMOVUPS 32(DI)(R8*1), Y3
-	VMOVUPS (DI)(R8*2), Y4
-	VMOVUPS 32(DI)(R8*2), Y5
-	VMOVUPS (DI)(R9*1), Y6
-	VMOVUPS 32(DI)(R9*1), Y7
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	LEAQ    (R9)(R9*2), R10
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8)(R9*1), Y2
+	VMOVUPS 32(R8)(R9*1), Y3
+	VMOVUPS (R8)(R9*2), Y4
+	VMOVUPS 32(R8)(R9*2), Y5
+	VMOVUPS (R8)(R10*1), Y6
+	VMOVUPS 32(R8)(R10*1), Y7
 
 loop:
 	TESTQ        SI, SI
@@ -781,7 +805,7 @@ loop:
 	VBROADCASTSS (AX)(DX*1), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $0x00000080, BX
+	ADDQ         DI, BX
 	ADDQ         $0x04, AX
 	DECQ         SI
 	JMP          loop
@@ -802,28 +826,30 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, FMA3
-TEXT ·dots256x2x2(SB), NOSPLIT, $0-57
+TEXT ·dots256x2x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), DX
-	MOVQ    n+48(FP), BX
-	MOVB    first+56(FP), SI
+	MOVQ    n+56(FP), BX
+	MOVQ    step+48(FP), SI
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), DI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	TESTB   SI, SI
+	TESTB   DI, DI
 	JNZ     loop
-	MOVQ    c+0(FP), SI
-	MOVQ    ldc+8(FP), DI
-	SHLQ    $0x02, DI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	VMOVUPS (SI)(DI*1), Y2
-	VMOVUPS 32(SI)(DI*1), Y3
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS (DI)(R8*1), Y2
+	VMOVUPS 32(DI)(R8*1), Y3
 
 loop:
 	TESTQ        BX, BX
@@ -836,7 +862,7 @@ loop:
 	VBROADCASTSS (AX)(CX*1), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         $0x00000080, DX
+	ADDQ         SI, DX
 	ADDQ         $0x04, AX
 	DECQ         BX
 	JMP          loop
@@ -852,28 +878,30 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots256x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots256x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, FMA3
-TEXT ·dots256x1x4(SB), NOSPLIT, $0-57
+TEXT ·dots256x1x4(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVB    first+56(FP), BL
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), SI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	TESTB   BL, BL
+	TESTB   SI, SI
 	JNZ     loop
-	MOVQ    c+0(FP), BX
-	MOVQ    ldc+8(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS 32(BX), Y1
-	VMOVUPS 64(BX), Y2
-	VMOVUPS 96(BX), Y3
+	MOVQ    c+0(FP), SI
+	MOVQ    ldc+8(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS 64(SI), Y2
+	VMOVUPS 96(SI), Y3
 
 loop:
 	TESTQ        DX, DX
@@ -883,7 +911,7 @@ loop:
 	VFMADD231PS  32(CX), Y4, Y1
 	VFMADD231PS  64(CX), Y4, Y2
 	VFMADD231PS  96(CX), Y4, Y3
-	ADDQ         $0x00000080, CX
+	ADDQ         BX, CX
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop
@@ -899,24 +927,26 @@ done:
 	VZEROUPPER
 	RET
 
-// func dots256x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, n int, first bool)
+// func dots256x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, FMA3
-TEXT ·dots256x1x2(SB), NOSPLIT, $0-57
+TEXT ·dots256x1x2(SB), NOSPLIT, $0-65
 	MOVQ    x+16(FP), AX
 	MOVQ    ldx+24(FP), CX
 	SHLQ    $0x02, CX
 	MOVQ    panel+32(FP), CX
-	MOVQ    n+48(FP), DX
-	MOVB    first+56(FP), BL
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), SI
 	VXORPS  Y0, Y0, Y0
 	VXORPS  Y1, Y1, Y1
-	TESTB   BL, BL
+	TESTB   SI, SI
 	JNZ     loop
-	MOVQ    c+0(FP), BX
-	MOVQ    ldc+8(FP), SI
-	SHLQ    $0x02, SI
-	VMOVUPS (BX), Y0
-	VMOVUPS 32(BX), Y1
+	MOVQ    c+0(FP), SI
+	MOVQ    ldc+8(FP), DI
+	SHLQ    $0x02, DI
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
 
 loop:
 	TESTQ        DX, DX
@@ -924,7 +954,7 @@ loop:
 	VBROADCASTSS (AX), Y2
 	VFMADD231PS  (CX), Y2, Y0
 	VFMADD231PS  32(CX), Y2, Y1
-	ADDQ         $0x00000080, CX
+	ADDQ         BX, CX
 	ADDQ         $0x04, AX
 	DECQ         DX
 	JMP          loop

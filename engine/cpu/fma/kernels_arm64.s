@@ -5,16 +5,18 @@
 
 #define UCVTF(n) WORD $(0x6e21d800 + n + 32*n)
 
-// func dotsNEON4(c, x Rows, panel *float32, n int, first bool)
-// c[r, j] += x[r, i] * panel[i*32+j], i < n ascending, for r < 4 and j < 16; c starts at zero if first.
-TEXT ·dotsNEON4(SB), NOSPLIT, $0-81
+// func dotsNEON4(c, x Rows, w panelOf, first bool)
+// c[r, j] += x[r, i] * panel[i*step+j], i < n ascending, for r < 4 and j < 16; c starts at zero if first.
+TEXT ·dotsNEON4(SB), NOSPLIT, $0-89
 	MOVD c_Data_base+0(FP), R0
 	MOVD c_Step+24(FP), R1
 	MOVD x_Data_base+32(FP), R2
 	MOVD x_Step+56(FP), R3
-	MOVD panel+64(FP), R4
-	MOVD n+72(FP), R5
-	MOVBU first+80(FP), R6
+	MOVD w_data+64(FP), R4
+	MOVD w_step+72(FP), R13
+	MOVD w_n+80(FP), R5
+	MOVBU first+88(FP), R6
+	LSL  $2, R13, R13
 	LSL  $2, R1, R1
 	LSL  $2, R3, R3
 	ADD  R0, R1, R7 // rows of c: R0, R7, R8, R9
@@ -51,7 +53,7 @@ zero4:
 loop4:
 	CBZ   R5, done4
 	VLD1  (R4), [V16.S4, V17.S4, V18.S4, V19.S4]
-	ADD   $128, R4, R4
+	ADD   R13, R4, R4
 	VLD1R.P 4(R2), [V20.S4]
 	VLD1R.P 4(R10), [V21.S4]
 	VLD1R.P 4(R11), [V22.S4]
@@ -82,14 +84,16 @@ done4:
 	VST1 [V12.S4, V13.S4, V14.S4, V15.S4], (R9)
 	RET
 
-// func dotsNEON1(c *float32, x *float32, panel *float32, n int, first bool)
+// func dotsNEON1(c, x *float32, w panelOf, first bool)
 // The same for one row and 32 columns.
-TEXT ·dotsNEON1(SB), NOSPLIT, $0-33
+TEXT ·dotsNEON1(SB), NOSPLIT, $0-41
 	MOVD c+0(FP), R0
 	MOVD x+8(FP), R2
-	MOVD panel+16(FP), R4
-	MOVD n+24(FP), R5
-	MOVBU first+32(FP), R6
+	MOVD w_data+16(FP), R4
+	MOVD w_step+24(FP), R13
+	MOVD w_n+32(FP), R5
+	MOVBU first+40(FP), R6
+	LSL  $2, R13, R13
 	ADD  $64, R0, R1
 	CBNZ R6, zero1
 	VLD1 (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
@@ -108,8 +112,10 @@ zero1:
 
 loop1:
 	CBZ    R5, done1
-	VLD1.P 64(R4), [V16.S4, V17.S4, V18.S4, V19.S4]
-	VLD1.P 64(R4), [V24.S4, V25.S4, V26.S4, V27.S4]
+	ADD    $64, R4, R7
+	VLD1   (R4), [V16.S4, V17.S4, V18.S4, V19.S4]
+	VLD1   (R7), [V24.S4, V25.S4, V26.S4, V27.S4]
+	ADD    R13, R4, R4
 	VLD1R.P 4(R2), [V20.S4]
 	VFMLA  V20.S4, V16.S4, V0.S4
 	VFMLA  V20.S4, V17.S4, V1.S4
@@ -127,14 +133,16 @@ done1:
 	VST1 [V4.S4, V5.S4, V6.S4, V7.S4], (R1)
 	RET
 
-// func dotsNEONHalf(c *float32, x *float32, panel *float32, n int, first bool)
+// func dotsNEONHalf(c, x *float32, w panelOf, first bool)
 // The same for one row and 16 columns.
-TEXT ·dotsNEONHalf(SB), NOSPLIT, $0-33
+TEXT ·dotsNEONHalf(SB), NOSPLIT, $0-41
 	MOVD c+0(FP), R0
 	MOVD x+8(FP), R2
-	MOVD panel+16(FP), R4
-	MOVD n+24(FP), R5
-	MOVBU first+32(FP), R6
+	MOVD w_data+16(FP), R4
+	MOVD w_step+24(FP), R13
+	MOVD w_n+32(FP), R5
+	MOVBU first+40(FP), R6
+	LSL  $2, R13, R13
 	CBNZ R6, zeroHalf
 	VLD1 (R0), [V0.S4, V1.S4, V2.S4, V3.S4]
 	B    loopHalf
@@ -148,7 +156,7 @@ zeroHalf:
 loopHalf:
 	CBZ    R5, doneHalf
 	VLD1   (R4), [V16.S4, V17.S4, V18.S4, V19.S4]
-	ADD    $128, R4, R4
+	ADD    R13, R4, R4
 	VLD1R.P 4(R2), [V20.S4]
 	VFMLA  V20.S4, V16.S4, V0.S4
 	VFMLA  V20.S4, V17.S4, V1.S4

@@ -35,7 +35,7 @@ func dotsPlain(c, x Rows, panel []float32, t Tile) {
 			}
 			at := j / Lanes * t.Next
 			for i, v := range x.Data[r*x.Step : r*x.Step+t.Inputs] {
-				sum = FMA(v, panel[at+i*Lanes+j%Lanes], sum)
+				sum = FMA(v, panel[at+i*t.Step+j%Lanes], sum)
 			}
 			c.Data[r*c.Step+j] = sum
 		}

@@ -67,10 +67,10 @@ func (s Set) dots(c, x Rows, panel []float32, t Tile) {
 	case t.Columns == 32:
 		f = dots256x1x4
 	}
-	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &panel[0], t.Next, t.Inputs, t.First)
+	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &panel[0], t.Next, t.Step, t.Inputs, t.First)
 }
 
-type dotsKernel = func(c *float32, ldc int, x *float32, ldx int, panel *float32, next, n int, first bool)
+type dotsKernel = func(c *float32, ldc int, x *float32, ldx int, panel *float32, next, step, n int, first bool)
 
 func kernel512(rows, columns int) dotsKernel {
 	switch rows {

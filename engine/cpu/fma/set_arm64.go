@@ -40,13 +40,14 @@ func (s Set) columns(rows, j, n int) int {
 }
 
 func (s Set) dots(c, x Rows, panel []float32, t Tile) {
+	w := panelOf{&panel[0], t.Step, t.Inputs}
 	switch {
 	case t.Rows == 4:
-		dotsNEON4(c, x, &panel[0], t.Inputs, t.First)
+		dotsNEON4(c, x, w, t.First)
 	case t.Columns == Lanes:
-		dotsNEON1(&c.Data[0], &x.Data[0], &panel[0], t.Inputs, t.First)
+		dotsNEON1(&c.Data[0], &x.Data[0], w, t.First)
 	default:
-		dotsNEONHalf(&c.Data[0], &x.Data[0], &panel[0], t.Inputs, t.First)
+		dotsNEONHalf(&c.Data[0], &x.Data[0], w, t.First)
 	}
 }
 

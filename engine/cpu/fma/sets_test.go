@@ -87,10 +87,11 @@ func TestDotsAgree(t *testing.T) {
 	for _, columns := range []int{16, 32, 48, 64, 96, 128, 160, 224} {
 		for rows := 1; rows <= most; rows++ {
 			for _, inputs := range []int{0, 1, 2, 7, 33} {
-				ldc, ldx, next := columns+src.IntN(5), inputs+src.IntN(5), inputs*fma.Lanes+src.IntN(3)*16
+				step := fma.Lanes + src.IntN(2)*5
+				ldc, ldx, next := columns+src.IntN(5), inputs+src.IntN(5), inputs*step+src.IntN(3)*16
 				c, x := src.floats(rows*ldc), src.floats(rows*ldx+1)
-				panel := src.floats((columns+31)/32*next + inputs*fma.Lanes + 1)
-				tile := fma.Tile{Rows: rows, Columns: columns, Inputs: inputs, Next: next, First: src.IntN(2) == 0}
+				panel := src.floats((columns+31)/32*next + inputs*step + 1)
+				tile := fma.Tile{Rows: rows, Columns: columns, Inputs: inputs, Next: next, Step: step, First: src.IntN(2) == 0}
 				want := append([]float32(nil), c...)
 				fma.Plain.Dots(fma.Rows{Data: want, Step: ldc}, fma.Rows{Data: x, Step: ldx}, panel, tile)
 				for _, set := range fma.Sets() {

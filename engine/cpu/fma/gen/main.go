@@ -117,11 +117,12 @@ func load(name string) GPVirtual { return Load(Param(name), GP64()).(GPVirtual) 
 // dots is rows x (vecs registers) chains of fused products. More than a panel's registers go on in the next panel.
 func dots(w isa, rows, vecs int) {
 	name := fmt.Sprintf("dots%sx%dx%d", w.name, rows, vecs)
-	kernel(name, "func(c *float32, ldc int, x *float32, ldx int, panel *float32, next, n int, first bool)")
-	Doc(fmt.Sprintf("%s adds x[r*ldx+i] * panel[i*32+j] to c[r*ldc+j], fused, i < n ascending, for r < %d and j < %d.", name, rows, vecs*w.bytes/4),
+	kernel(name, "func(c *float32, ldc int, x *float32, ldx int, panel *float32, next, step, n int, first bool)")
+	Doc(fmt.Sprintf("%s adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < %d and j < %d.", name, rows, vecs*w.bytes/4),
 		"c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.", w.needs)
 	x := newGrid(load("x"), load("ldx"), rows)
-	panel, n := load("panel"), load("n")
+	panel, n, step := load("panel"), load("n"), load("step")
+	SHLQ(Imm(2), step)
 	perPanel := 4 * lanes / w.bytes
 	panels := []GPVirtual{panel}
 	if vecs > perPanel {
@@ -146,7 +147,7 @@ func dots(w isa, rows, vecs int) {
 	at := func(v int) Mem { return Mem{Base: panels[v/perPanel], Disp: v % perPanel * w.bytes} }
 	chain(w, acc, x, at)
 	for _, p := range panels {
-		ADDQ(U32(4*lanes), p)
+		ADDQ(step, p)
 	}
 	x.advance(4)
 	DECQ(n)
