@@ -7,32 +7,46 @@ import (
 	"path"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // syncFolders makes the name of a file durable: its folder, and the names of all folders above, up to one whose own name
-// is known to be durable. A sync of a folder that has not changed costs a flush of the disk all the same.
+// is known to be durable. A sync of a folder that has not changed costs a flush of the disk all the same; several at once
+// cost little more than one.
 func (s *Store) syncFolders(file string) (err error) {
-	var fresh []*os.File // synced, from the bottom up
-	defer func() {
-		if err == nil {
-			err = s.settled.add(fresh)
-			return
+	folders, err := s.unsettled(file)
+	if err == nil {
+		var g errgroup.Group
+		for _, f := range folders {
+			g.Go(func() error {
+				if err := f.Sync(); err != nil {
+					return fmt.Errorf("sync folder %s: %w", f.Name(), err)
+				}
+				return nil
+			})
 		}
-		for _, f := range fresh {
-			f.Close() // only read
-		}
-	}()
+		err = g.Wait()
+	}
+	if err == nil {
+		return s.settled.add(folders)
+	}
+	for _, f := range folders {
+		f.Close() // only read
+	}
+	return err
+}
+
+// unsettled opens the folders above a file, from the bottom up to the first whose own name is durable.
+func (s *Store) unsettled(file string) (folders []*os.File, err error) {
 	for folder := path.Dir(file); ; folder = path.Dir(folder) {
 		f, err := s.root.Open(folder)
 		if err != nil {
-			return err
+			return folders, err
 		}
-		fresh = append(fresh, f)
-		if err := f.Sync(); err != nil {
-			return fmt.Errorf("sync folder %s: %w", folder, err)
-		}
+		folders = append(folders, f)
 		if folder == "." || s.settled.has(f) {
-			return nil
+			return folders, nil
 		}
 	}
 }

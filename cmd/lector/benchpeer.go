@@ -272,27 +272,31 @@ func (p *peerBench) theirs(ctx context.Context, tokens []engine.Token, rows []be
 	return nil
 }
 
-// save stores the state and restores it, in a folder store of its own every time.
-func (p *peerBench) save(ctx context.Context, seq engine.Sequence, rows []bench.Row) error {
+// save stores the state and restores it, several times, in a folder store that is in use.
+func (p *peerBench) save(ctx context.Context, seq engine.Sequence, rows []bench.Row) (err error) {
 	probe, err := seq.Probe(ctx)
 	if err != nil {
 		return err
 	}
+	store, err := dir.Open(filepath.Join(p.temp, "store"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	for _, kind := range []string{"blobs", "keep", "nodes", "manifests", "handles"} { // what another state has left there
+		if err := store.Put(ctx, "default/"+kind+"/used", strings.NewReader("."), 1, cache.Replace); err != nil {
+			return err
+		}
+	}
 	for range p.f.copies {
-		if err := p.saveOnce(ctx, seq, probe, rows); err != nil {
+		if err := p.saveOnce(ctx, store, seq, probe, rows); err != nil {
 			return fmt.Errorf("save and restore: %w", err)
 		}
 	}
 	return nil
 }
 
-func (p *peerBench) saveOnce(ctx context.Context, seq engine.Sequence, probe engine.Probe, rows []bench.Row) (err error) {
-	folder := filepath.Join(p.temp, "store")
-	store, err := dir.Open(folder)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close(), os.RemoveAll(folder)) }()
+func (p *peerBench) saveOnce(ctx context.Context, store *dir.Store, seq engine.Sequence, probe engine.Probe, rows []bench.Row) error {
 	t := storedState{
 		benchRun: p.benchRun, identity: p.identity, space: &cache.Space{Store: store}, tokens: seq.Tokens(), rows: make([]bench.Row, snapshotRows),
 	}
@@ -304,6 +308,14 @@ func (p *peerBench) saveOnce(ctx context.Context, seq engine.Sequence, probe eng
 	}
 	for i, row := range []int{rowSave, rowRestore, rowResumed} {
 		rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
+	}
+	for o, err := range store.List(ctx, "default/") {
+		if err == nil && filepath.Base(o.Name) != "used" {
+			err = store.Delete(ctx, o.Name)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
