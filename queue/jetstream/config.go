@@ -35,6 +35,9 @@ type Config struct {
 	Model string
 	// Priorities are the priorities that exist, the most urgent first; default high, normal, low.
 	Priorities []string
+	// Weights say how many jobs of a priority are handed out for each of another's while both wait; default 7, 3 and 1
+	// for three priorities.
+	Weights map[string]int
 
 	// AckWait is how long a delivery stands without Extend; default 30 s. All workers of a fleet use the same.
 	AckWait time.Duration
@@ -96,6 +99,11 @@ func (c Config) Validate() error {
 		return fmt.Errorf("queue config asks for %d replicas: 1 to 5", c.Replicas)
 	case c.Model != "" && !validToken(c.Model):
 		return fmt.Errorf("queue config names the model %q, not an id", c.Model)
+	}
+	for p, w := range c.Weights {
+		if w < 1 {
+			return fmt.Errorf("queue config gives the priority %q the weight %d: at least 1", p, w)
+		}
 	}
 	for _, p := range c.Priorities {
 		if !validToken(p) {

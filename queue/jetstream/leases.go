@@ -18,8 +18,8 @@ const maxLease = leaseAge / 2
 
 // leaseValue is what the bucket holds of a lease.
 type leaseValue struct {
-	Holder  string        `json:"holder"` // one Acquire, not one process
-	Expires time.Time     `json:"expires"`
+	Holder  string        `json:"holder"`  // one Acquire, not one process
+	Expires time.Time     `json:"expires"` // by the holder's clock, for people
 	TTL     time.Duration `json:"ttl"`
 }
 
@@ -34,8 +34,8 @@ type lease struct {
 	revision uint64
 }
 
-// Acquire claims name for ttl, or takes it over from somebody whose time is up. Clocks of two hosts may differ: a claim
-// counts as expired only when both what its holder wrote and the server's own time of writing say so.
+// Acquire claims name for ttl, or takes it over from somebody whose time is up. Clocks of hosts differ, and jump: only the
+// server's counts, for when a claim was written and for what the time is now.
 func (q *Queue) Acquire(ctx context.Context, name string, ttl time.Duration) (queue.Lease, error) {
 	if ttl <= 0 || ttl > maxLease {
 		return nil, fmt.Errorf("acquire lease %s for %v: a lease lasts at most %v", name, ttl, maxLease)
@@ -77,15 +77,24 @@ func (l *lease) takeOver(call context.Context, b []byte) error {
 	if err := json.Unmarshal(entry.Value(), &held); err != nil {
 		return fmt.Errorf("decode lease %s: %w", l.name, err)
 	}
-	until := entry.Created().Add(held.TTL)
-	if held.Expires.After(until) {
-		until = held.Expires
+	now, err := l.q.serverTime(call)
+	if err != nil {
+		return err
 	}
-	if time.Now().Before(until) {
+	if now.Before(entry.Created().Add(held.TTL)) {
 		return fmt.Errorf("acquire lease %s: %w", l.name, queue.ErrHeld)
 	}
 	l.revision, err = l.q.leases.Update(call, l.name, b, entry.Revision())
 	return err
+}
+
+// serverTime is the time by the clock that dates the leases.
+func (q *Queue) serverTime(call context.Context) (time.Time, error) {
+	s, err := q.js.Stream(call, "KV_"+leasesBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return s.CachedInfo().TimeStamp, nil
 }
 
 func (l *lease) value() ([]byte, error) {

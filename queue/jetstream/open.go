@@ -38,6 +38,7 @@ type Queue struct {
 
 	mu        sync.Mutex
 	consumers map[consumerKey]string
+	turns     *turns
 	held      map[string]*delivery // by job: those to nudge
 	onClose   []func()
 }
@@ -79,7 +80,7 @@ func open(ctx context.Context, cfg Config, nc *nats.Conn, own bool) (*Queue, err
 	q := &Queue{
 		cfg: cfg, nc: nc, own: own,
 		bell:      make(chan struct{}, 1),
-		consumers: map[consumerKey]string{}, held: map[string]*delivery{},
+		consumers: map[consumerKey]string{}, turns: newTurns(cfg.Priorities, cfg.Weights), held: map[string]*delivery{},
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	closed := nc.StatusChanged(nats.CLOSED)

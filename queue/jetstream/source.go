@@ -16,8 +16,8 @@ type consumerKey struct {
 	priority string
 }
 
-// Next waits for a job of the queue's model and of one of the kinds, or of any kind when none is given. It looks
-// at the most urgent priority first and asks for one message at a time, never leaving a request open: a message
+// Next waits for a job of the queue's model and of one of the kinds, or of any kind when none is given. Priorities
+// have turns by their weights. It asks for one message at a time, never leaving a request open: a message
 // that nobody waits for any more would be stuck until AckWait.
 func (q *Queue) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, error) {
 	if q.cfg.Model == "" {
@@ -48,9 +48,14 @@ func (q *Queue) look(ctx context.Context, kinds []queue.Kind) (*delivery, error)
 			return nil, err
 		}
 	}
-	for _, priority := range q.cfg.Priorities {
+	order := q.lookOrder()
+	for _, priority := range order {
 		for _, kind := range kinds {
-			if d, err := q.take(ctx, consumerKey{kind, priority}); d != nil || err != nil {
+			d, err := q.take(ctx, consumerKey{kind, priority})
+			if d != nil {
+				q.tookTurn(order, d.job)
+			}
+			if d != nil || err != nil {
 				return d, err
 			}
 		}

@@ -37,6 +37,7 @@ type state struct {
 	events  map[string][]queue.Event
 	handles map[string][]byte
 	leases  map[string]*claim
+	credit  map[string]int // of priorities: see turn
 	letters map[string]queue.Letter
 	pause   *queue.Pause
 	rules   []*Rule
@@ -68,6 +69,7 @@ func NewMemory(clock Clock) *Memory {
 		handles: map[string][]byte{},
 		letters: map[string]queue.Letter{},
 		leases:  map[string]*claim{},
+		credit:  map[string]int{},
 		calls:   map[string]int{},
 	})
 }
@@ -168,7 +170,7 @@ func (j *job) set(st queue.Status, now time.Time) error {
 }
 
 // Next waits for a job of one of the kinds, or of any kind when none is given. Of the jobs that are due it takes
-// those of the priority "high" first and "low" last, in the order of submission.
+// priorities by their turns, and each in the order of submission.
 func (m *Memory) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, error) {
 	for {
 		var d *delivery
@@ -200,7 +202,7 @@ func (m *Memory) take(kinds []queue.Kind) (*delivery, <-chan time.Time) {
 		return nil, nil
 	}
 	now := m.clock.Now()
-	var best *job
+	due := map[string]*job{} // the first of each priority
 	var soonest time.Duration
 	for _, j := range m.state.jobs {
 		m.expire(j)
@@ -213,11 +215,11 @@ func (m *Memory) take(kinds []queue.Kind) (*delivery, <-chan time.Time) {
 			}
 			continue
 		}
-		if best == nil || before(j, best) {
-			best = j
+		if first := due[j.status.Job.Priority]; first == nil || j.order < first.order {
+			due[j.status.Job.Priority] = j
 		}
 	}
-	if best != nil {
+	if best := m.state.turn(due); best != nil {
 		return m.claim(best), nil
 	}
 	if soonest > 0 {
@@ -226,11 +228,32 @@ func (m *Memory) take(kinds []queue.Kind) (*delivery, <-chan time.Time) {
 	return nil, nil
 }
 
-func before(a, b *job) bool {
-	rank := map[string]int{"high": -1, "low": 1}
-	return cmp.Or(
-		cmp.Compare(rank[a.status.Job.Priority], rank[b.status.Job.Priority]),
-		cmp.Compare(a.order, b.order)) < 0
+// turn chooses by how many turns each priority had: of seven jobs that wait in each, four are high, two normal, one low.
+func (s *state) turn(due map[string]*job) *job {
+	weight := func(p string) int {
+		if w, ok := map[string]int{"high": 4, "low": 1}[p]; ok {
+			return w
+		}
+		return 2
+	}
+	var best *job
+	round := 0
+	for p, j := range due {
+		s.credit[p] += weight(p)
+		round += weight(p)
+		if best == nil || cmp.Or(cmp.Compare(s.credit[best.status.Job.Priority], s.credit[p]), cmp.Compare(j.order, best.order)) < 0 {
+			best = j
+		}
+	}
+	for p := range s.credit {
+		if due[p] == nil {
+			s.credit[p] = 0
+		}
+	}
+	if best != nil {
+		s.credit[best.status.Job.Priority] -= round
+	}
+	return best
 }
 
 // claim gives the job to a new delivery; whoever had it before has lost it.

@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"unknown job", unknownJob},
 		{"kinds", kinds},
 		{"one delivery at a time", oneDelivery},
+		{"no priority starves", noStarvation},
 		{"next waits", nextWaits},
 		{"extend past the ack wait", extend},
 		{"lost after redelivery", lost},
