@@ -201,3 +201,30 @@ func TestHandlesOnTheWay(t *testing.T) {
 		}
 	}
 }
+
+// A dead letter names the host and the last good boundary; submitted again, the job goes on from there.
+func TestReplayGoesOn(t *testing.T) {
+	r := newRig(t)
+	const grid = enginetest.ToyGrid
+	job := r.ingestJob(prose(5*grid), worker.IngestOptions{})
+	r.toy.BeforePrefill = enginetest.FailPrefill(4, engine.ErrNumeric)
+	id := r.submit(job)
+	r.turn(r.Worker)
+	dead := r.dead(id, "numeric")
+	if dead.Host != "test" || dead.LastGood != 3*grid {
+		t.Fatalf("dead letter is %+v", dead)
+	}
+	var letter queue.Letter
+	if err := r.queue.DeadLetters(t.Context(), func(l queue.Letter) bool { letter = l; return false }); err != nil {
+		t.Fatal(err)
+	}
+	if letter.Job == nil || letter.Dead != dead || letter.Attempts != 1 {
+		t.Fatalf("letter is %+v", letter)
+	}
+	r.toy.BeforePrefill = nil
+	r.submit(*letter.Job)
+	r.turn(r.Worker)
+	if got := r.receipt(id); got.Tokens.Restored != 3*grid || got.Tokens.Computed != 2*grid {
+		t.Errorf("the replayed job computed %+v", got.Tokens)
+	}
+}
