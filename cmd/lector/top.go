@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"lector/queue"
 	"lector/queue/jetstream"
@@ -25,7 +29,7 @@ func newTop(a *app) *cobra.Command {
 		Use:   "top",
 		Short: "Show the workers of a queue, what they work on and what waits",
 		Long: "top asks every worker of the queue what it does, again and again: its jobs with their progress, the attempts that ended\n" +
-			"last, and what waits in the queue. Who does not answer is not there. q ends it; --once prints it once, as text.",
+			"last, and what waits in the queue. Who does not answer is not there. q ends it; --once prints it once, as text, as does a pipe.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.top(c.Context(), f) },
 	}
@@ -51,7 +55,7 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 		workers, err := roster.Workers(ctx, f.wait)
 		return fleet{at: time.Now(), workers: workers}, err
 	}
-	if f.once || f.asJSON {
+	if f.once || f.asJSON || !isTerminal(a.out) {
 		now, err := ask()
 		if err != nil {
 			return err
@@ -63,7 +67,16 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 		return err
 	}
 	_, err = tea.NewProgram(dashboard{ask: ask, every: f.every}, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
+	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
+		return nil // a signal ends it as q does
+	}
 	return err
+}
+
+// isTerminal says that a person watches: in a pipe there is nobody to draw for.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // dashboard is top on a terminal.
