@@ -116,15 +116,7 @@ func (f fetcher) get(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "lector")
-	client := http.Client{CheckRedirect: func(next *http.Request, before []*http.Request) error {
-		switch last := before[len(before)-1]; {
-		case len(before) > f.limits.redirects:
-			return fmt.Errorf("more than %d redirects (--redirects)", f.limits.redirects)
-		case last.URL.Scheme == "https" && next.URL.Scheme != "https":
-			return errors.New("the server redirects from https to " + next.URL.Scheme)
-		}
-		return nil
-	}}
+	client := http.Client{CheckRedirect: f.redirect}
 	answer, err := client.Do(request)
 	var why *url.Error
 	switch {
@@ -140,6 +132,17 @@ func (f fetcher) get(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, errors.Join(fmt.Errorf("it has %s, more than %s (--max-bytes)", size(answer.ContentLength), size(f.limits.bytes)), answer.Body.Close())
 	}
 	return answer.Body, nil
+}
+
+// redirect refuses to follow what it should not.
+func (f fetcher) redirect(next *http.Request, before []*http.Request) error {
+	switch last := before[len(before)-1]; {
+	case len(before) > f.limits.redirects:
+		return fmt.Errorf("more than %d redirects (--redirects)", f.limits.redirects)
+	case last.URL.Scheme == "https" && next.URL.Scheme != "https":
+		return errors.New("the server redirects from https to " + next.URL.Scheme)
+	}
+	return nil
 }
 
 // bucket opens the bucket of an address with the settings that it gives, or else those of --store.
