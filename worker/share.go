@@ -47,12 +47,17 @@ func (l *lent) NewSequence(capacity int) (engine.Sequence, error) {
 	s := &lentSequence{lent: l}
 	part := l.turns.join(l.kind)
 	s.leave = func() { part(); leave() }
+	defer func() {
+		if s.Sequence == nil { // the engine refused, or panicked
+			s.leave()
+		}
+	}()
 	err = s.step(l.ctx, func() error {
 		s.Sequence, err = l.Engine.NewSequence(capacity)
 		return err
 	})
 	if err != nil {
-		s.leave()
+		s.Sequence = nil
 		return nil, err
 	}
 	return s, nil

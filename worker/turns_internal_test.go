@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lector/engine"
 	"lector/queue"
 )
 
@@ -98,4 +99,26 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%d bytes are taken, %d wait", r.taken, len(r.waiting))
 		}
 	})
+}
+
+// panicking is an engine whose sequences cannot be opened.
+type panicking struct{ engine.Engine }
+
+func (panicking) Info() engine.Info                        { return engine.Info{BytesPerToken: 1, MaxTokens: 9} }
+func (panicking) NewSequence(int) (engine.Sequence, error) { panic("no sequence") }
+
+// What a sequence would have had is free again when the engine panics on opening it.
+func TestPanicGivesRoomBack(t *testing.T) {
+	s := newShare(panicking{}, 9, time.Now)
+	for range 3 {
+		func() {
+			defer func() { _ = recover() }()
+			l := &lent{Engine: panicking{}, share: s, kind: queue.Resume, ctx: t.Context()}
+			_, err := l.NewSequence(9)
+			t.Errorf("opened: %v", err)
+		}()
+	}
+	if s.room.taken != 0 || s.turns.busy || s.turns.sharing[queue.Resume].members != 0 {
+		t.Errorf("%d bytes are taken, busy %v, %d members", s.room.taken, s.turns.busy, s.turns.sharing[queue.Resume].members)
+	}
 }
