@@ -32,6 +32,8 @@ var (
 	ErrCancelled = errors.New("job was cancelled")
 	// ErrExpired says that a job's deadline passed before it was done.
 	ErrExpired = errors.New("job's deadline has passed")
+	// ErrKey says that an order's key stands for another document.
+	ErrKey = errors.New("key stands for another document")
 )
 
 // Failed is a job that will not be tried again.
@@ -60,7 +62,7 @@ type Client struct {
 
 // Ingest stores a document's token ids and submits the job that reads them, for workers of the model that id names.
 // The status is of the job that stands: a document that was read before is done at once. o.Tokens is set here, and
-// o.Submitted where it is zero.
+// o.Submitted where it is zero. Errors: ErrKey.
 func (c *Client) Ingest(ctx context.Context, id cache.Identity, tokens []int32, o worker.IngestOptions) (queue.Status, error) {
 	document, err := worker.StoreDocument(ctx, c.Space, tokens)
 	if err != nil {
@@ -72,6 +74,9 @@ func (c *Client) Ingest(ctx context.Context, id cache.Identity, tokens []int32, 
 	}
 	for {
 		status, err := c.submit(ctx, worker.NewIngest(id, document, o))
+		if in := status.Job.Ingest; err == nil && (in == nil || in.Document != document.String()) {
+			return status, fmt.Errorf("submit job %s: %w: %q", status.Job.ID, ErrKey, o.Key)
+		}
 		if err == nil && (status.State == queue.Cancelled || status.State == queue.Expired) {
 			o.Again = status.Job.ID
 			continue

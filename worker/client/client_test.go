@@ -144,6 +144,21 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// A key is one document's for good.
+func TestKey(t *testing.T) {
+	r := newRig(t)
+	one, err := r.Ingest(t.Context(), r.identity(), text("one"), worker.IngestOptions{Key: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.Ingest(t.Context(), r.identity(), text("one"), worker.IngestOptions{Key: "mine"}); err != nil || again.Job.ID != one.Job.ID {
+		t.Errorf("the same order is job %s, was %s: %v", again.Job.ID, one.Job.ID, err)
+	}
+	if _, err := r.Ingest(t.Context(), r.identity(), text("another"), worker.IngestOptions{Key: "mine"}); !errors.Is(err, client.ErrKey) {
+		t.Errorf("another document under the key: %v", err)
+	}
+}
+
 func TestResumeChecksTheHandle(t *testing.T) {
 	r := newRig(t)
 	order := queue.ResumeOrder{Handle: cache.Sum(nil).String(), MaxTokens: 1}
