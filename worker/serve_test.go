@@ -214,12 +214,12 @@ func TestKindsShareTheTime(t *testing.T) {
 		r := newRig(t)
 		from := r.ingest(prose(20))
 		slow(r.toy, time.Second, 10*time.Millisecond)
+		r.toy.Stops = []engine.Token{}
 		seen := watch(r.toy)
 		r.Engine = seen
 		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 1, queue.Ingest: 1})
 		r.submit(r.ingestJob(prose(400), worker.IngestOptions{}))
 		text := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 350, Stop: []string{"\x00"}, Sampling: queue.Sampling{Temperature: 0.01}}))
-		r.toy.Stops = []engine.Token{}
 		r.await(text)
 		stop()
 		<-ended
