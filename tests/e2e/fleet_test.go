@@ -146,7 +146,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	w := p.worker("--kinds", "ingest", "--log-level", "debug")
 	done, file := make(chan output, 1), document(t, 8*grid, 5)
 	go func() { done <- p.run("ingest", "--tokens", file) }()
-	w.hear("progress")
+	w.hear(fmt.Sprintf(`"tokens": %d,`, 2*grid)) // the cell before it is in the store by then
 	for range 2 {
 		if err := w.Process.Signal(syscall.SIGTERM); err != nil {
 			break // it ended between the two, having finished its chunk
