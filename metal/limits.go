@@ -29,3 +29,36 @@ func CheckDispatch(p Pipeline, groups, threads Size) error {
 	}
 	return nil
 }
+
+// CheckBuffer says what is wrong with where a buffer of size bytes is bound.
+func CheckBuffer(index, offset, size int) error {
+	switch {
+	case index < 0 || index >= MaxBuffers:
+		return fmt.Errorf("buffer index %d is not in 0 to %d", index, MaxBuffers-1)
+	case offset < 0 || offset >= size:
+		return fmt.Errorf("buffer %d: offset %d of %d bytes", index, offset, size)
+	}
+	return nil
+}
+
+// CheckBlock says what is wrong with a constant block of size bytes, or where it is bound.
+func CheckBlock(index, size int) error {
+	switch {
+	case index < 0 || index >= MaxBuffers:
+		return fmt.Errorf("buffer index %d is not in 0 to %d", index, MaxBuffers-1)
+	case size == 0 || size > MaxBlockBytes:
+		return fmt.Errorf("buffer %d: a block has 1 to %d bytes, not %d", index, MaxBlockBytes, size)
+	}
+	return nil
+}
+
+// CheckThreadgroupMemory says what is wrong with the size of a threadgroup argument, where limit bytes are there.
+func CheckThreadgroupMemory(index, size, limit int) error {
+	switch {
+	case index < 0 || index >= MaxBuffers:
+		return fmt.Errorf("threadgroup index %d is not in 0 to %d", index, MaxBuffers-1)
+	case size <= 0 || size > limit || size%16 != 0:
+		return fmt.Errorf("threadgroup memory %d of %d bytes is no multiple of 16 up to %d", index, size, limit)
+	}
+	return nil
+}

@@ -267,13 +267,13 @@ func (e *encoder) SetPipeline(p metal.Pipeline) {
 // SetBuffer implements metal.Encoder.
 func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 	own, ok := b.(*buffer)
-	switch {
-	case !ok || own.device != e.commands.queue.device:
+	if !ok || own.device != e.commands.queue.device {
 		e.fault("buffer %d is of another device", index)
-	case index < 0 || index >= metal.MaxBuffers:
-		e.fault("buffer index %d is not in 0 to %d", index, metal.MaxBuffers-1)
-	case offset < 0 || offset >= len(own.data):
-		e.fault("buffer %d: offset %d of %d bytes", index, offset, len(own.data))
+		return
+	}
+	switch err := metal.CheckBuffer(index, offset, len(own.data)); {
+	case err != nil:
+		e.fault("%w", err)
 	default:
 		e.add("SetBuffer", func(d *device, target id) {
 			d.send3(target, d.sel.setBuffer, uintptr(own.id), uintptr(offset), uintptr(index))
@@ -283,11 +283,9 @@ func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 
 // SetBytes implements metal.Encoder.
 func (e *encoder) SetBytes(index int, block []byte) {
-	switch {
-	case index < 0 || index >= metal.MaxBuffers:
-		e.fault("buffer index %d is not in 0 to %d", index, metal.MaxBuffers-1)
-	case len(block) == 0 || len(block) > metal.MaxBlockBytes:
-		e.fault("buffer %d: a block has 1 to %d bytes, not %d", index, metal.MaxBlockBytes, len(block))
+	switch err := metal.CheckBlock(index, len(block)); {
+	case err != nil:
+		e.fault("%w", err)
 	default:
 		own := append([]byte(nil), block...)
 		e.add("SetBytes", func(d *device, target id) {
@@ -298,12 +296,9 @@ func (e *encoder) SetBytes(index int, block []byte) {
 
 // SetThreadgroupMemory implements metal.Encoder.
 func (e *encoder) SetThreadgroupMemory(index, bytes int) {
-	limit := e.commands.queue.device.props.ThreadgroupMemory
-	switch {
-	case index < 0 || index >= metal.MaxBuffers:
-		e.fault("threadgroup index %d is not in 0 to %d", index, metal.MaxBuffers-1)
-	case bytes <= 0 || bytes > limit || bytes%16 != 0:
-		e.fault("threadgroup memory %d of %d bytes is no multiple of 16 up to %d", index, bytes, limit)
+	switch err := metal.CheckThreadgroupMemory(index, bytes, e.commands.queue.device.props.ThreadgroupMemory); {
+	case err != nil:
+		e.fault("%w", err)
 	default:
 		e.memory[index] = bytes
 		e.add("SetThreadgroupMemory", func(d *device, target id) { d.send2(target, d.sel.setThreadgroup, uintptr(bytes), uintptr(index)) })

@@ -268,13 +268,13 @@ func (e *encoder) SetPipeline(p metal.Pipeline) {
 // SetBuffer implements metal.Encoder.
 func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 	own, ok := b.(*buffer)
-	switch {
-	case !ok || own.device != e.commands.queue.device:
+	if !ok || own.device != e.commands.queue.device {
 		e.fault("buffer %d is of another device", index)
-	case index < 0 || index >= metal.MaxBuffers:
-		e.fault("buffer index %d is not in 0 to %d", index, metal.MaxBuffers-1)
-	case offset < 0 || offset >= len(own.data):
-		e.fault("buffer %d: offset %d of %d bytes", index, offset, len(own.data))
+		return
+	}
+	switch err := metal.CheckBuffer(index, offset, len(own.data)); {
+	case err != nil:
+		e.fault("%w", err)
 	case e.usable("SetBuffer"):
 		e.bound[index] = Binding{Buffer: own, Offset: offset}
 	}
@@ -282,11 +282,9 @@ func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 
 // SetBytes implements metal.Encoder.
 func (e *encoder) SetBytes(index int, block []byte) {
-	switch {
-	case index < 0 || index >= metal.MaxBuffers:
-		e.fault("buffer index %d is not in 0 to %d", index, metal.MaxBuffers-1)
-	case len(block) == 0 || len(block) > metal.MaxBlockBytes:
-		e.fault("buffer %d: a block has 1 to %d bytes, not %d", index, metal.MaxBlockBytes, len(block))
+	switch err := metal.CheckBlock(index, len(block)); {
+	case err != nil:
+		e.fault("%w", err)
 	case e.usable("SetBytes"):
 		e.commands.block += int64(len(block))
 		e.bound[index] = Binding{Block: bytes.Clone(block)}

@@ -46,13 +46,13 @@ func (e *encoder) SetPipeline(p metal.Pipeline) {
 // SetBuffer implements metal.Encoder.
 func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 	own, ok := b.(*buffer)
-	switch {
-	case !ok || own.device != e.commands.queue.device:
+	if !ok || own.device != e.commands.queue.device {
 		e.fault("buffer %d is of another device", index)
-	case index < 0 || index >= msl.MaxBindings:
-		e.fault("buffer index %d is not in 0 to %d", index, msl.MaxBindings-1)
-	case offset < 0 || offset >= len(own.data):
-		e.fault("buffer %d: offset %d of %d bytes", index, offset, len(own.data))
+		return
+	}
+	switch err := metal.CheckBuffer(index, offset, len(own.data)); {
+	case err != nil:
+		e.fault("%w", err)
 	case e.usable("SetBuffer"):
 		e.bound[index] = binding{index: index, buffer: own, offset: offset}
 	}
@@ -60,11 +60,9 @@ func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 
 // SetBytes implements metal.Encoder.
 func (e *encoder) SetBytes(index int, block []byte) {
-	switch {
-	case index < 0 || index >= msl.MaxBindings:
-		e.fault("buffer index %d is not in 0 to %d", index, msl.MaxBindings-1)
-	case len(block) == 0 || len(block) > metal.MaxBlockBytes:
-		e.fault("buffer %d: a block has 1 to %d bytes, not %d", index, metal.MaxBlockBytes, len(block))
+	switch err := metal.CheckBlock(index, len(block)); {
+	case err != nil:
+		e.fault("%w", err)
 	case e.usable("SetBytes"):
 		e.bound[index] = binding{index: index, block: alignedCopy(block)}
 	}
@@ -81,12 +79,9 @@ func alignedCopy(block []byte) []byte {
 
 // SetThreadgroupMemory implements metal.Encoder.
 func (e *encoder) SetThreadgroupMemory(index, size int) {
-	limit := e.commands.queue.device.props.ThreadgroupMemory
-	switch {
-	case index < 0 || index >= msl.MaxBindings:
-		e.fault("threadgroup index %d is not in 0 to %d", index, msl.MaxBindings-1)
-	case size <= 0 || size > limit || size%16 != 0:
-		e.fault("threadgroup memory %d of %d bytes is no multiple of 16 up to %d", index, size, limit)
+	switch err := metal.CheckThreadgroupMemory(index, size, e.commands.queue.device.props.ThreadgroupMemory); {
+	case err != nil:
+		e.fault("%w", err)
 	case e.usable("SetThreadgroupMemory"):
 		e.memory[index] = uint32(size)
 	}
