@@ -206,30 +206,30 @@ func (e *encoding) commit() { e.b.fail(e.b.cmd.commit()) }
 
 // signalEvent raises the event to value when what is encoded so far is done.
 func (e *encoding) signalEvent(event metal.SharedEvent, value uint64) {
-	if e.failed() {
-		return
+	if cb := e.between(); cb != nil {
+		cb.SignalEvent(event, value)
 	}
-	e.b.cmd.endEncoder()
-	cb, err := e.b.cmd.buffer()
-	if err != nil {
-		e.b.fail(err)
-		return
-	}
-	cb.SignalEvent(event, value)
 }
 
 // waitEvent holds what is encoded next until the event has reached value.
 func (e *encoding) waitEvent(event metal.SharedEvent, value uint64) {
+	if cb := e.between(); cb != nil {
+		cb.WaitEvent(event, value)
+	}
+}
+
+// between is the open command buffer, outside of an encoder; nil after a failure.
+func (e *encoding) between() metal.CommandBuffer {
 	if e.failed() {
-		return
+		return nil
 	}
 	e.b.cmd.endEncoder()
 	cb, err := e.b.cmd.buffer()
 	if err != nil {
 		e.b.fail(err)
-		return
+		return nil
 	}
-	cb.WaitEvent(event, value)
+	return cb
 }
 
 // dispatch encodes one kernel over l.groups threadgroups; none of them, or an earlier failure, makes it a no-op.
