@@ -93,7 +93,7 @@ func (s *Space) Restore(ctx context.Context, m Manifest, job string, tokens []in
 		return 0, fmt.Errorf("restore %d tokens: %w", m.Tokens, err)
 	}
 	fixed := fixedSegments(regions)
-	err := eachPiece(ctx, m, func(ctx context.Context, p Piece) error {
+	err := m.EachPiece(ctx, func(ctx context.Context, p Piece) error {
 		segs := fixed
 		if !p.State {
 			segs = rowSegments(regions, p.From, p.To)
@@ -154,8 +154,8 @@ func (m Manifest) checkTokenRows(regions []Region) error {
 	return nil
 }
 
-// eachPiece calls do for every blob of a manifest, several at a time. The first error ends it.
-func eachPiece(ctx context.Context, m Manifest, do func(context.Context, Piece) error) error {
+// EachPiece calls do for every blob of a manifest once, several at a time. The first error ends it.
+func (m Manifest) EachPiece(ctx context.Context, do func(context.Context, Piece) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
 	for _, p := range m.Pieces() {

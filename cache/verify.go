@@ -35,7 +35,7 @@ func (s *Space) Verify(ctx context.Context, m Manifest) (Report, error) {
 	for range inFlight {
 		spare <- nil
 	}
-	err := eachPiece(ctx, m, func(ctx context.Context, p Piece) error {
+	err := m.EachPiece(ctx, func(ctx context.Context, p Piece) error {
 		buf := <-spare
 		defer func() { spare <- buf }()
 		if int64(cap(buf)) < p.Blob.Size {

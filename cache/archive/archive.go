@@ -23,13 +23,8 @@ import (
 	"io"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"lector/cache"
 )
-
-// inFlight is how many blobs are carried at a time, each of cache.MaxBlob at most.
-const inFlight = 4
 
 // Carried says what a copy did.
 type Carried struct {
@@ -50,14 +45,7 @@ func Copy(ctx context.Context, from, to *cache.Space, handle cache.Digest) (Carr
 	if err != nil {
 		return Carried{}, err
 	}
-	err = each(ctx, m, func(ctx context.Context, p cache.Piece) error {
-		b, err := readBlob(ctx, from, p.Blob)
-		if err != nil {
-			return err
-		}
-		return place(ctx, to, "blobs", b)
-	})
-	if err != nil {
+	if err := copyBlobs(ctx, from, to, m); err != nil {
 		return Carried{}, err
 	}
 	body, err := m.Encode()
@@ -122,20 +110,15 @@ func open(ctx context.Context, s *cache.Space, d cache.Digest) (cache.Handle, ca
 	return h, m, nil
 }
 
-// each calls do for every blob of a manifest once, several at a time. The first error ends it.
-func each(ctx context.Context, m cache.Manifest, do func(context.Context, cache.Piece) error) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight)
-	for _, p := range m.Pieces() {
-		if gctx.Err() != nil {
-			break
+// copyBlobs carries every blob of a manifest from one store to another.
+func copyBlobs(ctx context.Context, from, to *cache.Space, m cache.Manifest) error {
+	return m.EachPiece(ctx, func(ctx context.Context, p cache.Piece) error {
+		b, err := readBlob(ctx, from, p.Blob)
+		if err != nil {
+			return err
 		}
-		g.Go(func() error { return do(gctx, p) })
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
+		return place(ctx, to, "blobs", b)
+	})
 }
 
 // readBlob reads a blob and checks its size and digest.

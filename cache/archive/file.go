@@ -149,7 +149,7 @@ func WriteFile(ctx context.Context, s *cache.Space, handle cache.Digest, w io.Wr
 	if _, err := w.WriteAt(p.header, 0); err != nil {
 		return 0, err
 	}
-	err = each(ctx, m, func(ctx context.Context, b cache.Piece) error {
+	err = m.EachPiece(ctx, func(ctx context.Context, b cache.Piece) error {
 		body, err := readBlob(ctx, s, b.Blob)
 		if err != nil {
 			return err

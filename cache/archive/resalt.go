@@ -25,14 +25,7 @@ func Resalt(ctx context.Context, from, to *cache.Space, handle cache.Digest, sal
 		return Carried{}, err
 	}
 	id := cache.NewIdentity(m.Identity.Fields, m.Identity.Class, m.Identity.Grid, salt)
-	err = each(ctx, m, func(ctx context.Context, p cache.Piece) error {
-		b, err := readBlob(ctx, from, p.Blob)
-		if err != nil {
-			return err
-		}
-		return place(ctx, to, "blobs", b)
-	})
-	if err != nil {
+	if err := copyBlobs(ctx, from, to, m); err != nil {
 		return Carried{}, err
 	}
 	_, digest, err := to.PutManifest(ctx, id, resaltedNodes(id, m, tokens))
