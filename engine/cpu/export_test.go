@@ -14,7 +14,7 @@ var (
 	Sincos     = sincos
 	Sigmoid32  = sigmoid
 	SiLU32     = silu
-	HalfWiden  = half
+	HalfWiden  = fma.Widen
 	HalfNarrow = toHalf
 	SelectBest = func(scores []float32, k int) []int32 {
 		var h [2048]int32

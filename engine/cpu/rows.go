@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
 
@@ -45,13 +46,13 @@ func (c *cachedRows) head(v vector, dst []float32, row, head int) {
 	if c.Format == ops.RowsF16 {
 		halves := c.halves[at : at+c.Dim]
 		for i := v.widenHalves(dst[:c.Dim], halves); i < len(halves); i++ {
-			dst[i] = half(halves[i])
+			dst[i] = fma.Widen(halves[i])
 		}
 		return
 	}
 	codes, scales := c.codes[at:at+c.Dim], c.scales[(row*c.Heads+head)*c.HeadGroups():]
 	for i := v.widenCodes(dst[:c.Dim], codes, scales); i < len(codes); {
-		scale := half(scales[i/ops.RowGroup])
+		scale := fma.Widen(scales[i/ops.RowGroup])
 		for end := min(i+ops.RowGroup, len(codes)); i < end; i++ {
 			dst[i] = float32(codes[i]) * scale
 		}
@@ -93,7 +94,7 @@ func (c *cachedRows) storeCodes(row int, x []float32) {
 			from, to := head*c.Dim+g*ops.RowGroup, head*c.Dim+min((g+1)*ops.RowGroup, c.Dim)
 			h := encodeGroup(codes[from:to], x[from:to])
 			scales[head*c.HeadGroups()+g] = h
-			scale := half(h)
+			scale := fma.Widen(h)
 			for i := from; i < to; i++ {
 				d := float64(x[i]) - float64(float32(codes[i])*scale)
 				lost += float64(d * d)
@@ -115,7 +116,7 @@ func encodeGroup(codes []int8, x []float32) uint16 {
 		}
 	}
 	h := toHalf(top / 127)
-	scale := half(h)
+	scale := fma.Widen(h)
 	for i, v := range x {
 		codes[i] = 0
 		if q := math.RoundToEven(float64(v / scale)); q == q { // 0/0 has no code but 0

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
 
@@ -20,7 +21,7 @@ func (v vector) decodeRow(dst []float32, m *ops.Matrix, row int) {
 	case ops.F16:
 		data := m.Data[2*n*row : 2*n*(row+1)]
 		for i := range dst[:n] {
-			dst[i] = half(binary.LittleEndian.Uint16(data[2*i:]))
+			dst[i] = fma.Widen(binary.LittleEndian.Uint16(data[2*i:]))
 		}
 	case ops.Affine:
 		v.decodeAffine(dst[:n], m, row)
@@ -48,26 +49,13 @@ func decodeBF16(dst []float32, data []byte) {
 	}
 }
 
-// half widens an IEEE half; every half is a float32.
-func half(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
-	switch exp {
-	case 0: // zero and denormals: frac * 2^-24, exact
-		v := float32(frac) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 31:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-}
-
 // side reads scale or bias i.
 func side(data []byte, f ops.Format, i int) float32 {
 	switch f {
 	case ops.F32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 	case ops.F16:
-		return half(binary.LittleEndian.Uint16(data[2*i:]))
+		return fma.Widen(binary.LittleEndian.Uint16(data[2*i:]))
 	}
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
 }

@@ -201,13 +201,13 @@ func side(data []byte, f ops.Format, i int) float32 {
 	case ops.F32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 	case ops.F16:
-		return widen(binary.LittleEndian.Uint16(data[2*i:]))
+		return Widen(binary.LittleEndian.Uint16(data[2*i:]))
 	}
 	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
 }
 
-// widen widens an IEEE half; every half is a float32.
-func widen(h uint16) float32 {
+// Widen widens an IEEE half; every half is a float32.
+func Widen(h uint16) float32 {
 	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h)&1023
 	switch exp {
 	case 0: // zero and denormals: frac * 2^-24, exact
