@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"lector/cache"
 	"lector/cache/s3"
+	"lector/engine"
 	"lector/engine/cpu"
 	"lector/engine/qwen4exp"
 	"lector/engine/weights"
@@ -243,9 +244,9 @@ func (w *work) computed(ctx context.Context) (tokens int, err error) {
 
 // cellOf is how many tokens a progress event's chunk had.
 func cellOf(e queue.Event) int {
-	var n int
-	if _, after, ok := strings.Cut(string(e.Stats), `"tokens":`); ok {
-		fmt.Sscanf(after, "%d", &n)
+	var stats engine.ChunkStats
+	if err := json.Unmarshal(e.Stats, &stats); err != nil {
+		return 0 // check then says that the counts do not add up
 	}
-	return n
+	return stats.Tokens
 }
