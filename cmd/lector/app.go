@@ -9,11 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"lector/cmd/lector/tracing"
-	"lector/engine/cpu"
 	"lector/queue"
 )
 
@@ -42,27 +40,6 @@ type app struct {
 	metrics  string          // address that figures are served on; "": none
 	spooling
 	holding
-}
-
-// globals declares the flags of every command.
-func (a *app) globals(f *pflag.FlagSet) {
-	f.StringVar(&a.data, "data", os.Getenv("LECTOR_DATA"), "`folder` of the local queue and store (default: $LECTOR_DATA, else the user's data folder)")
-	f.StringVar(&a.store, "store", os.Getenv("LECTOR_STORE"), "`folder` that snapshots are kept in, or s3://bucket/prefix?region=... (default: store/ in the data folder)")
-	f.StringVar(&a.model, "model", envOr("LECTOR_MODEL", "nano"), "checkpoint `folder`, or nano, the built-in demonstration model")
-	f.StringVar(&a.tenant, "tenant", "default", "`name` that snapshots are kept under")
-	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "how the draft head reads the residual: grouped or flat")
-	a.holding.flags(f)
-	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store or a worker)")
-	f.StringVar(&a.device, "device", envOr("LECTOR_DEVICE", "auto"), "`device` that computes: auto, metal, cuda, cpu, or soft (the GPU kernels on this processor, for tests)")
-	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Blocked), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
-	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
-	f.IntVar(&a.workers, "threads", 0, "cores to use (default: all)")
-	f.BoolVar(&a.compress, "compress", os.Getenv("LECTOR_COMPRESS") != "", "store blobs as zstd of their byte planes where that is smaller; what is so stored is read in any case (default: $LECTOR_COMPRESS is set)")
-	a.trust.flags(f)
-	a.spooling.flags(f)
-	a.nats.flags(f)
-	a.log.flags(f)
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "say more on standard error")
 }
 
 func envOr(name, otherwise string) string {

@@ -70,10 +70,11 @@ func newRoot(io streams) (*cobra.Command, *app) {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return badInput(fmt.Errorf("%w (see '%s --help')", err, c.CommandPath()))
 	})
-	a.globals(root.PersistentFlags())
+	topics := a.topics()
+	foldOptions(root, topics)
 	root.AddCommand(
 		newDemo(a), newIngest(a), newResume(a), newWorker(a), newService(a), newTop(a), newQueue(a), newSubmit(a), newJobs(a), newCheck(a),
-		newModel(a), newSnapshot(a), newBench(a), newDoctor(a), newVersion(a),
+		newModel(a), newSnapshot(a), newBench(a), newDoctor(a), newOptions(a, topics), newVersion(a),
 	)
 	strict(root)
 	return root, a
