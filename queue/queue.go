@@ -71,7 +71,7 @@ type Cancellation struct {
 
 // Source hands out deliveries.
 type Source interface {
-	// Next waits for one job of the given kinds. It prefetches nothing.
+	// Next waits for one job of the given kinds. It prefetches nothing. The job is Running from then, if it is not final.
 	Next(ctx context.Context, kinds ...Kind) (Delivery, error)
 }
 
@@ -80,8 +80,10 @@ type Delivery interface {
 	Job() Job
 	// Attempt counts from 1; a Release does not count.
 	Attempt() int
-	// Extend restarts the redelivery timer and renews the job's lease; ErrLost when it is no longer ours, ErrCancelled
-	// when it is ours, extended, and its work is to stop.
+	// Standing is the job's status as Next left it: Running, or final where an earlier attempt did all but settle.
+	Standing() Status
+	// Extend restarts the redelivery timer, unless that was done a moment ago; ErrLost when the delivery is no longer ours,
+	// ErrCancelled when it is ours, extended, and its work is to stop.
 	Extend(ctx context.Context) error
 	// Nudged is sent to when an Extend now would have news. A nudge may get lost.
 	Nudged() <-chan struct{}

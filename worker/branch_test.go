@@ -123,7 +123,7 @@ func TestResultsAreStored(t *testing.T) {
 	} {
 		r.toy.Stops = []engine.Token{} // to the end
 		id := r.submit(r.resumeJob(from.HandleDigest, c.order))
-		r.queue.Fail(queuetest.Rule{Op: "SetStatus", Nth: 2, Err: queue.ErrClosed}) // as if it died when the result was stored
+		r.queue.Fail(queuetest.Rule{Op: "SetStatus", Nth: 1, Err: queue.ErrClosed}) // as if it died when the result was stored
 		d, err := r.queue.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)

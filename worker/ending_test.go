@@ -135,7 +135,7 @@ func TestCancelledAndRedelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.queue.Fail(queuetest.Rule{Op: "Publish", Name: id, Nth: 3, Err: queue.ErrClosed}) // after the second chunk
+	r.queue.Fail(queuetest.Rule{Op: "Acquire", Nth: 3, Err: queue.ErrClosed}) // after the second chunk
 	if err := r.Handle(t.Context(), d); !errors.Is(err, queue.ErrClosed) {
 		t.Fatalf("the worker ended with %v", err)
 	}

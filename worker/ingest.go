@@ -34,15 +34,14 @@ type ingest struct {
 // ingest reads a document and publishes a handle for its state.
 func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 	in := &ingest{attempt: a, order: a.job.Ingest}
-	published, err := in.published(ctx)
+	handle := in.askHandle(ctx)
+	unread := in.open(ctx)
+	published, err := in.published(ctx, <-handle)
 	if err != nil || published {
 		return in.receipt, err
 	}
-	if err := in.fitsDisk(in.order); err != nil {
-		return Receipt{}, err
-	}
-	if err := in.open(ctx); err != nil {
-		return Receipt{}, err
+	if unread != nil {
+		return Receipt{}, unread
 	}
 	defer func() { err = errors.Join(err, in.landed(ctx), in.replace(nil)) }()
 	err = in.read(ctx)
@@ -81,17 +80,32 @@ func (in *ingest) read(ctx context.Context) error {
 	return in.handlesOnTheWay(ctx)
 }
 
-// published finds the handle of an earlier attempt that got that far, and makes the receipt from it: nothing of
+// askedHandle is the answer to askHandle.
+type askedHandle struct {
+	body []byte
+	err  error
+}
+
+// askHandle looks for the handle of the job while the document is read.
+func (in *ingest) askHandle(ctx context.Context) <-chan askedHandle {
+	out := make(chan askedHandle, 1)
+	go func() {
+		body, err := in.Queue.Handle(ctx, in.job.ID)
+		out <- askedHandle{body, err}
+	}()
+	return out
+}
+
+// published takes the handle of an earlier attempt that got that far, and makes the receipt from it: nothing of
 // that attempt's work is known but its outcome.
-func (in *ingest) published(ctx context.Context) (bool, error) {
-	body, err := in.Queue.Handle(ctx, in.job.ID)
-	if errors.Is(err, queue.ErrUnknown) {
+func (in *ingest) published(ctx context.Context, handle askedHandle) (bool, error) {
+	if errors.Is(handle.err, queue.ErrUnknown) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("look for the handle of job %s: %w", in.job.ID, err)
+	if handle.err != nil {
+		return false, fmt.Errorf("look for the handle of job %s: %w", in.job.ID, handle.err)
 	}
-	h, err := cache.DecodeHandle(body)
+	h, err := cache.DecodeHandle(handle.body)
 	if err != nil {
 		return false, fmt.Errorf("read the published handle of job %s: %w", in.job.ID, err)
 	}
@@ -111,8 +125,10 @@ func (in *ingest) published(ctx context.Context) (bool, error) {
 }
 
 // open loads the document and plans the reading of it.
-func (in *ingest) open(ctx context.Context) error {
-	var err error
+func (in *ingest) open(ctx context.Context) (err error) {
+	if err := in.fitsDisk(in.order); err != nil {
+		return err
+	}
 	if in.document, err = cache.ParseDigest(in.order.Document); err != nil {
 		return fmt.Errorf("order names the document: %w: %w", ErrInput, err)
 	}
@@ -184,7 +200,7 @@ func (in *ingest) catchUp(ctx context.Context) error {
 		return err
 	}
 	in.receipt.Tokens.Restored += in.done() - before
-	return in.tell(ctx, queue.Event{Type: queue.EventRestored, Tokens: in.done(), Total: len(in.tokens)})
+	return in.tellSoon(ctx, queue.Event{Type: queue.EventRestored, Tokens: in.done(), Total: len(in.tokens)})
 }
 
 // restore puts the state at the end of a chain of nodes into a fresh sequence, and goes on with that one.
@@ -401,7 +417,7 @@ func (in *ingest) progress(ctx context.Context, stats engine.ChunkStats) error {
 	if err != nil {
 		return fmt.Errorf("encode statistics: %w", err)
 	}
-	return in.tell(ctx, queue.Event{Type: queue.EventProgress, Tokens: in.done(), Total: len(in.tokens), Stats: body})
+	return in.tellSoon(ctx, queue.Event{Type: queue.EventProgress, Tokens: in.done(), Total: len(in.tokens), Stats: body})
 }
 
 // publish turns the chain of nodes into a handle that others can see: manifest, handle, then the queue's word.

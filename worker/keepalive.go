@@ -21,6 +21,8 @@ type keepalive struct {
 	claims map[string]queue.Lease
 	ending bool // somebody wants the job to end
 
+	dropping sync.WaitGroup // claims on their way back
+
 	cancel  context.CancelFunc
 	stopped chan struct{}
 }
@@ -46,6 +48,7 @@ func startKeepalive(ctx context.Context, d queue.Delivery, wait time.Duration, o
 func (k *keepalive) stop() {
 	k.cancel()
 	<-k.stopped
+	k.dropping.Wait()
 }
 
 func (k *keepalive) run(ctx context.Context) {
@@ -122,17 +125,13 @@ func (k *keepalive) hold(name string, l queue.Lease) {
 	k.claims[name] = l
 }
 
-// drop gives a claim back.
-func (k *keepalive) drop(ctx context.Context, name string) error {
+// dropSoon gives a claim back; stop waits until that is done. One that cannot be given back ends by itself.
+func (k *keepalive) dropSoon(ctx context.Context, name string) {
 	k.mu.Lock()
 	l, held := k.claims[name]
 	delete(k.claims, name)
 	k.mu.Unlock()
-	if !held {
-		return nil
+	if held {
+		k.dropping.Go(func() { _ = l.Release(ctx) })
 	}
-	if err := l.Release(ctx); err != nil {
-		return fmt.Errorf("give back claim %s: %w", name, err)
-	}
-	return nil
 }

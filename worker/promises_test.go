@@ -312,6 +312,7 @@ func TestLostDeliveryPublishesNothing(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- r.Handle(t.Context(), d) }()
 		<-block.Started
+		synctest.Wait() // what was to be told before is told
 		r.queue.Expire(id)
 		events, names := len(r.queue.Events(id)), r.store.Names()
 		if err := <-ended; err != nil { // the chunk ends by its context: nobody releases it

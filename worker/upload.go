@@ -70,7 +70,7 @@ func (in *ingest) dropSuperseded(ctx context.Context, n cache.Node) error {
 	return nil
 }
 
-// unclaim gives a cell's claim back. One that cannot be given back ends by itself.
+// unclaim gives a cell's claim back, beside the work. One that cannot be given back ends by itself.
 func (in *ingest) unclaim(ctx context.Context, claim string) {
-	_ = in.alive.drop(context.WithoutCancel(ctx), claim)
+	in.alive.dropSoon(context.WithoutCancel(ctx), claim)
 }

@@ -75,6 +75,9 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	}
 	a.alive = startKeepalive(work, d, a.config.AckWait, alarms{lost: lose, claimLost: a.meter().ClaimLost})
 	err := a.guarded(work)
+	if told := a.told(); err == nil {
+		err = told
+	}
 	a.alive.stop()
 	if err != nil && work.Err() != nil {
 		err = context.Cause(work) // a lost delivery explains whatever failed after it
@@ -95,6 +98,7 @@ type attempt struct {
 	job      queue.Job
 	drain    <-chan struct{} // closed when the worker is to end
 	alive    *keepalive
+	telling  telling
 	started  time.Time
 
 	identity cache.Identity
@@ -124,18 +128,15 @@ func (a *attempt) guarded(ctx context.Context) (err error) {
 
 // work is the whole story of an attempt but its settlement.
 func (a *attempt) work(ctx context.Context) error {
-	standing, err := a.Queue.Status(ctx, a.job.ID)
-	if err != nil && !errors.Is(err, queue.ErrUnknown) {
-		return fmt.Errorf("read status of job %s: %w", a.job.ID, err)
-	}
-	if err == nil && standing.State.Final() {
+	standing := a.delivery.Standing()
+	if standing.State.Final() {
 		a.standing = &standing
 		return a.retell(ctx)
 	}
 	if a.delivery.Attempt() > a.config.Attempts {
 		return fmt.Errorf("attempt %d of job %s where %d are allowed: %w", a.delivery.Attempt(), a.job.ID, a.config.Attempts, errAttempts)
 	}
-	if err == nil && standing.Cancel != nil {
+	if standing.Cancel != nil {
 		a.alive.end()
 	}
 	result, err := a.carry(ctx)
@@ -210,10 +211,7 @@ func (a *attempt) begin(ctx context.Context) error {
 	if err := a.drained(); err != nil && !(errors.As(err, &end) && a.delivery.Attempt() > 1) { // an attempt before may have left something
 		return err
 	}
-	if err := a.setStatus(ctx, queue.Status{State: queue.Running}); err != nil {
-		return err
-	}
-	return a.tell(ctx, queue.Event{Type: queue.EventStarted})
+	return a.tellSoon(ctx, queue.Event{Type: queue.EventStarted})
 }
 
 // conclude makes the result known: status first, so that a redelivery finds it.
@@ -221,6 +219,9 @@ func (a *attempt) conclude(ctx context.Context, result any) error {
 	body, err := json.Marshal(result)
 	if err != nil {
 		return fmt.Errorf("encode result of job %s: %w", a.job.ID, err)
+	}
+	if err := a.told(); err != nil {
+		return err
 	}
 	if err := a.setStatus(ctx, queue.Status{State: queue.Done, Result: body}); err != nil {
 		return err

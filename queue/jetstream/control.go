@@ -90,6 +90,25 @@ func (q *Queue) letGo(d *delivery) {
 	}
 }
 
+// recall is the record of a job that this queue has a delivery of, as it was written or read last.
+func (q *Queue) recall(job string) (record, uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d := q.held[job]; d != nil {
+		return d.known, d.revision
+	}
+	return record{}, 0
+}
+
+// remember keeps a record for recall; revision 0 forgets it.
+func (q *Queue) remember(rec record, job string, revision uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d := q.held[job]; d != nil {
+		d.known, d.revision = rec, revision
+	}
+}
+
 // nudge tells the delivery of a job that Extend has news.
 func (q *Queue) nudge(job string) {
 	q.mu.Lock()

@@ -35,6 +35,11 @@ type delivery struct {
 	job     queue.Job
 	claim   string
 	attempt int
+	found   queue.Status
+
+	known    record // as this queue wrote or read it last; guarded by the queue's lock, as is what follows
+	revision uint64 // of known; 0: nothing is known
+	extended time.Time
 
 	nudge   chan struct{}
 	turn    chan struct{} // held by the call in progress: a late Extend must not undo the delay of a Retry
@@ -43,6 +48,9 @@ type delivery struct {
 
 func (d *delivery) Job() queue.Job { return d.job }
 func (d *delivery) Attempt() int   { return d.attempt }
+
+// Standing is the status that the claim left.
+func (d *delivery) Standing() queue.Status { return d.found }
 
 // Nudged is sent to when somebody cancels the job.
 func (d *delivery) Nudged() <-chan struct{} { return d.nudge }
@@ -54,7 +62,7 @@ func (d *delivery) Extend(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := d.confirm(ctx, ackProgress, "extend"); err != nil {
+		if err := d.restartTimer(ctx); err != nil {
 			return err
 		}
 		if rec.Cancel != nil && !rec.State.Final() {
@@ -64,14 +72,44 @@ func (d *delivery) Extend(ctx context.Context) error {
 	})
 }
 
-// Done returns after the server confirmed that the message is gone.
+// recently is the part of AckWait within which a timer need not be started again.
+const recently = 16
+
+func (d *delivery) restartTimer(ctx context.Context) error {
+	d.q.mu.Lock()
+	since := time.Since(d.extended)
+	d.q.mu.Unlock()
+	if since >= 0 && since < d.q.cfg.AckWait/recently {
+		return nil
+	}
+	began := time.Now()
+	if err := d.confirm(ctx, ackProgress, "extend"); err != nil {
+		return err
+	}
+	d.q.mu.Lock()
+	d.extended = began
+	d.q.mu.Unlock()
+	return nil
+}
+
+// Done returns after the server confirmed that the message is gone. A job that this delivery has brought to its end
+// needs no other look: whoever else is delivered it finds the end, and drops it too.
 func (d *delivery) Done(ctx context.Context) error {
 	return d.settle(ctx, "finish", func() error {
-		if _, err := d.check(ctx); err != nil {
-			return err
+		if !d.ended() {
+			if _, err := d.check(ctx); err != nil {
+				return err
+			}
 		}
 		return d.confirm(ctx, ackOK, "finish")
 	})
+}
+
+// ended says that this delivery's claim stood when the job came to a state that is never left.
+func (d *delivery) ended() bool {
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	return d.revision != 0 && d.known.Claim == d.claim && d.known.State.Final() && d.known.State != queue.Failed
 }
 
 // Retry gives the job back, to come again after the given time.
@@ -98,7 +136,7 @@ func (d *delivery) giveBack(ctx context.Context, doing string, attempts int, aft
 			return err
 		}
 		if after <= 0 {
-			_ = d.q.nc.Publish(jobBell(d.job.Model), nil) // a lost ring costs one Poll
+			d.q.ringFor(d.job)
 		}
 		return nil
 	})

@@ -54,7 +54,7 @@ func (q *Queue) Follow(ctx context.Context, job string, yield func(queue.Event) 
 	for next := uint64(1); ; {
 		e, seq, err := q.eventFrom(ctx, job, next)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || q.away(ctx, err) {
-			if err := q.wait(ctx, bell, doing); err != nil {
+			if err := q.wait(ctx, doing, bell); err != nil {
 				return err
 			}
 			continue

@@ -174,7 +174,7 @@ func (q *Queue) enqueue(ctx context.Context, rec record) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	_ = q.nc.Publish(jobBell(rec.Job.Model), nil) // a lost ring costs one Poll
+	q.ringFor(rec.Job)
 	if letter > 0 {
 		err = q.dropLetter(ctx, rec.Job.ID, letter)
 	}
@@ -265,6 +265,12 @@ func (q *Queue) change(ctx context.Context, id string, edit func(*record) error)
 	}
 	call, cancel := q.call(ctx)
 	defer cancel()
+	// What is remembered is as good as what is read where it is written back: the server takes it if nobody wrote since.
+	if rec, revision := q.recall(id); revision != 0 && edit(&rec) == nil {
+		if rec, err := q.write(ctx, call, rec, revision); !isConflict(err) {
+			return rec, err
+		}
+	}
 	for {
 		entry, err := q.jobs.Get(call, id)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -277,28 +283,37 @@ func (q *Queue) change(ctx context.Context, id string, edit func(*record) error)
 		if err != nil {
 			return record{}, err
 		}
+		q.remember(rec, id, entry.Revision())
 		if err := edit(&rec); errors.Is(err, errKeep) {
 			return rec, nil
 		} else if err != nil {
 			return rec, err
 		}
-		rec.Updated = time.Now().UTC()
-		b, err := json.Marshal(rec)
-		if err != nil {
-			return rec, fmt.Errorf("encode record of job %s: %w", id, err)
-		}
-		if err := q.fits(b, "record of job "+id); err != nil {
+		if rec, err = q.write(ctx, call, rec, entry.Revision()); !isConflict(err) {
 			return rec, err
 		}
-		_, err = q.jobs.Update(call, id, b, entry.Revision())
-		if err == nil {
-			rec.changed = true
-			return rec, nil
-		}
-		if !isConflict(err) {
-			return rec, q.fail(ctx, err, "write record of job %s", id)
-		}
 	}
+}
+
+// write puts a record in place of its revision, and remembers it.
+func (q *Queue) write(ctx, call context.Context, rec record, revision uint64) (record, error) {
+	id := rec.Job.ID
+	rec.Updated = time.Now().UTC()
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return rec, fmt.Errorf("encode record of job %s: %w", id, err)
+	}
+	if err := q.fits(b, "record of job "+id); err != nil {
+		return rec, err
+	}
+	revision, err = q.jobs.Update(call, id, b, revision)
+	if err != nil {
+		q.remember(record{}, id, 0)
+		return rec, q.fail(ctx, err, "write record of job %s", id)
+	}
+	q.remember(rec, id, revision)
+	rec.changed = true
+	return rec, nil
 }
 
 // decodeRecord reads a record and refuses one that a later lector wrote.

@@ -32,12 +32,14 @@ type Queue struct {
 	embedded bool     // at a server of this process
 	changes  []Change // that opening made
 
-	bell    chan struct{} // rung when a job may be due
+	bells   map[queue.Kind]chan struct{} // rung when a job of the kind may be due
 	ringing *nats.Subscription
 	nudging *nats.Subscription
 
 	mu        sync.Mutex
 	consumers map[consumerKey]string
+	empty     map[consumerKey]time.Time // until when those that had no job need not be looked at, if no bell rings
+	stopped   bool                      // the queue was paused when it was looked at last
 	turns     *turns
 	held      map[string]*delivery // by job: those to nudge
 	onClose   []func()
@@ -79,8 +81,8 @@ func dial(cfg Config, url string, options ...nats.Option) (*nats.Conn, error) {
 func open(ctx context.Context, cfg Config, nc *nats.Conn, own bool) (*Queue, error) {
 	q := &Queue{
 		cfg: cfg, nc: nc, own: own,
-		bell:      make(chan struct{}, 1),
-		consumers: map[consumerKey]string{}, turns: newTurns(cfg.Priorities, cfg.Weights), held: map[string]*delivery{},
+		bells:     map[queue.Kind]chan struct{}{queue.Ingest: make(chan struct{}, 1), queue.Resume: make(chan struct{}, 1)},
+		consumers: map[consumerKey]string{}, empty: map[consumerKey]time.Time{}, turns: newTurns(cfg.Priorities, cfg.Weights), held: map[string]*delivery{},
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	closed := nc.StatusChanged(nats.CLOSED)
@@ -128,7 +130,7 @@ func (q *Queue) prepare(ctx context.Context) error {
 		}
 	}
 	if q.cfg.Model != "" {
-		q.ringing, err = q.nc.Subscribe(jobBell(q.cfg.Model), func(*nats.Msg) { q.ring() })
+		q.ringing, err = q.nc.Subscribe(jobBell(q.cfg.Model), func(m *nats.Msg) { q.rung(string(m.Data)) })
 		if err != nil {
 			return q.fail(ctx, err, "listen for jobs")
 		}
@@ -187,14 +189,6 @@ func (q *Queue) background(f func()) {
 	}
 }
 
-// ring wakes one Next. A ring while nobody listens is kept, a second one is not needed.
-func (q *Queue) ring() {
-	select {
-	case q.bell <- struct{}{}:
-	default:
-	}
-}
-
 // call is the context of one request: it ends with the caller's, with the queue, and after the timeout. While the
 // connection is being made again it waits, at most AckWait: by then a delivery is somebody else's.
 func (q *Queue) call(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -240,12 +234,14 @@ func (q *Queue) away(ctx context.Context, err error) bool {
 	return true
 }
 
-// wait returns when the bell rings or the time has come, or with the error that ends the wait.
-func (q *Queue) wait(ctx context.Context, bell <-chan struct{}, doing string) error {
+// wait returns when one of at most two bells rings or the time has come, or with the error that ends the wait.
+func (q *Queue) wait(ctx context.Context, doing string, bells ...<-chan struct{}) error {
 	t := time.NewTimer(q.cfg.Poll)
 	defer t.Stop()
+	bells = append(bells, nil, nil)
 	select {
-	case <-bell:
+	case <-bells[0]:
+	case <-bells[1]:
 	case <-t.C:
 	case <-ctx.Done():
 		return q.fail(ctx, ctx.Err(), "%s", doing)

@@ -32,10 +32,10 @@ func (q *Queue) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, 
 			return nil, err
 		}
 		if d != nil {
-			q.ring() // there may be more, and one ring wakes one waiter
+			q.ring(kinds...) // there may be more, and one ring wakes one waiter
 			return d, nil
 		}
-		if err := q.wait(ctx, q.bell, "wait for a job"); err != nil {
+		if err := q.wait(ctx, "wait for a job", q.listenTo(kinds)...); err != nil {
 			return nil, err
 		}
 	}
@@ -43,15 +43,15 @@ func (q *Queue) Next(ctx context.Context, kinds ...queue.Kind) (queue.Delivery, 
 
 // look takes the first job that is due, or nil when there is none now or the queue is paused.
 func (q *Queue) look(ctx context.Context, kinds []queue.Kind) (*delivery, error) {
-	if q.nc.IsConnected() {
-		if p, err := q.Paused(ctx); p != nil || err != nil {
-			return nil, err
-		}
+	gate, err := q.askGate(ctx)
+	if gate == nil {
+		return nil, err
 	}
+	defer gate.cancel()
 	order := q.lookOrder()
 	for _, priority := range order {
 		for _, kind := range kinds {
-			d, err := q.take(ctx, consumerKey{kind, priority})
+			d, err := q.take(ctx, consumerKey{kind, priority}, gate)
 			if d != nil {
 				q.tookTurn(order, d.job)
 			}
@@ -65,10 +65,21 @@ func (q *Queue) look(ctx context.Context, kinds []queue.Kind) (*delivery, error)
 
 // take returns the first job of one consumer that is to be worked on, or nil when there is none now. Messages that stand
 // for no job are settled on the way.
-func (q *Queue) take(ctx context.Context, key consumerKey) (*delivery, error) {
+func (q *Queue) take(ctx context.Context, key consumerKey, gate *gate) (*delivery, error) {
+	if q.wasEmpty(key) {
+		return nil, nil
+	}
 	for {
+		q.noteEmpty(key, true)
 		msg, err := q.pull(ctx, key)
+		if msg != nil || err != nil {
+			q.noteEmpty(key, false)
+		}
 		if msg == nil || err != nil {
+			return nil, err
+		}
+		if open, err := gate.open(); !open {
+			q.handBack(msg, 0)
 			return nil, err
 		}
 		// Not cut short by ctx: a claim whose answer is not awaited may count an attempt that nobody made.
@@ -193,7 +204,29 @@ func (q *Queue) claim(ctx context.Context, msg *nats.Msg) (*delivery, error) {
 	if err != nil {
 		return nil, q.bury(ctx, msg, meta.Sequence.Stream, err)
 	}
-	claim, seq := nuid.Next(), meta.Sequence.Stream
+	d := &delivery{
+		q: q, msg: msg, job: job, claim: nuid.Next(), extended: time.Now(), nudge: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+	}
+	q.hold(d) // first: a cancellation that comes after the claim is not missed
+	rec, err := q.claimFor(ctx, d, meta.Sequence.Stream)
+	if err == nil && rec.Claim == d.claim {
+		d.job, d.attempt, d.found = rec.Job, max(rec.Attempts, 1), rec.Status
+		return d, nil
+	}
+	q.letGo(d)
+	if errors.Is(err, errStray) {
+		return nil, q.confirm(ctx, msg, ackOK, "drop a second message of job "+job.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It is of no use any more.
+	return nil, errors.Join(q.tellEnded(ctx, rec), q.confirm(ctx, msg, ackOK, "drop expired job "+job.ID))
+}
+
+// claimFor writes a delivery's claim into the record of its job, unless the job's deadline has passed: the record that
+// stands says which. errStray where another message stands for the job.
+func (q *Queue) claimFor(ctx context.Context, d *delivery, seq uint64) (record, error) {
 	edit := func(r *record) error {
 		if r.Sequence != 0 && r.Sequence != seq {
 			return errStray
@@ -203,35 +236,21 @@ func (q *Queue) claim(ctx context.Context, msg *nats.Msg) (*delivery, error) {
 			r.State = queue.Expired
 			return nil
 		}
-		r.Claim = claim
+		r.Claim = d.claim
 		if !r.State.Final() {
 			r.Attempts++
 			r.State = queue.Running
 		}
 		return nil
 	}
-	rec, err := q.change(ctx, job.ID, edit)
+	rec, err := q.change(ctx, d.job.ID, edit)
 	if errors.Is(err, queue.ErrUnknown) {
 		// Published by somebody who keeps no records: give it one, as Submit would have.
-		if _, _, err = q.adopt(ctx, job); err == nil {
-			rec, err = q.change(ctx, job.ID, edit)
+		if _, _, err = q.adopt(ctx, d.job); err == nil {
+			rec, err = q.change(ctx, d.job.ID, edit)
 		}
 	}
-	if errors.Is(err, errStray) {
-		return nil, q.confirm(ctx, msg, ackOK, "drop a second message of job "+job.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if rec.Claim != claim { // it was of no use any more
-		return nil, errors.Join(q.tellEnded(ctx, rec), q.confirm(ctx, msg, ackOK, "drop expired job "+job.ID))
-	}
-	d := &delivery{
-		q: q, msg: msg, job: rec.Job, claim: claim, attempt: max(rec.Attempts, 1),
-		nudge: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-	}
-	q.hold(d)
-	return d, nil
+	return rec, err
 }
 
 // errStray says that another message stands for the job.

@@ -265,8 +265,9 @@ func (m *Memory) claim(j *job) *delivery {
 		j.status.State, j.status.Updated = queue.Running, now
 	}
 	j.nudge = make(chan struct{}, 1)
+	found := copyStatus(j.status)
 	return &delivery{
-		m: m, j: j, job: copyStatus(j.status).Job, claim: j.holder, attempt: max(j.status.Attempts, 1), nudge: j.nudge,
+		m: m, j: j, job: found.Job, claim: j.holder, attempt: max(j.status.Attempts, 1), found: found, nudge: j.nudge,
 	}
 }
 

@@ -15,12 +15,16 @@ type delivery struct {
 	job     queue.Job
 	claim   uint64
 	attempt int
+	found   queue.Status
 	nudge   chan struct{}
 	settled bool
 }
 
 func (d *delivery) Job() queue.Job { return d.job }
 func (d *delivery) Attempt() int   { return d.attempt }
+
+// Standing is the status that the claim left.
+func (d *delivery) Standing() queue.Status { return d.found }
 
 // Nudged is sent to when somebody cancels the job.
 func (d *delivery) Nudged() <-chan struct{} { return d.nudge }

@@ -16,32 +16,50 @@ import (
 // BenchmarkTinyJobs is how many documents of one cell pass through one worker a second, with an engine and a store that
 // cost nothing: all of the time is the way through the queue and the worker's own steps.
 func BenchmarkTinyJobs(b *testing.B) {
-	b.Run("network", func(b *testing.B) {
-		f := newFleet(b)
-		f.space = &cache.Space{Store: cachetest.NewMemory()}
-		f.tiny(b, f.queue(f.url), f.queue(f.url))
-	})
-	b.Run("synced in this process", func(b *testing.B) {
-		f := newFleet(b)
-		f.space = &cache.Space{Store: cachetest.NewMemory()}
-		s, err := jetstream.Embedded(b.Context(), jetstream.Config{Dir: b.TempDir(), Model: f.id.Model.String(), AckWait: ackWait})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = s.Close() })
-		q, err := s.Queue(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		f.tiny(b, q, q)
-	})
+	b.Run("network", func(b *testing.B) { overNetwork(b, 1) })
+	b.Run("synced in this process", func(b *testing.B) { inProcess(b, 1) })
 }
 
-// tiny submits all jobs first, and measures the worker.
-func (f *fleet) tiny(b *testing.B, client, working queue.Queue) {
+// BenchmarkChunks is the same of documents of several cells: what the queue adds to a job of ten seconds, for as many
+// chunks as that may have.
+func BenchmarkChunks(b *testing.B) {
+	for _, cells := range []int{4, 16, 64} {
+		b.Run(fmt.Sprintf("network, %d chunks", cells), func(b *testing.B) { overNetwork(b, cells) })
+		b.Run(fmt.Sprintf("synced in this process, %d chunks", cells), func(b *testing.B) { inProcess(b, cells) })
+	}
+}
+
+func overNetwork(b *testing.B, cells int) {
+	f := newFleet(b)
+	f.space = &cache.Space{Store: cachetest.NewMemory()}
+	f.pass(b, f.queue(f.url), f.queue(f.url), cells)
+}
+
+// inProcess has the queue of a data folder, which syncs every write.
+func inProcess(b *testing.B, cells int) {
+	f := newFleet(b)
+	f.space = &cache.Space{Store: cachetest.NewMemory()}
+	s, err := jetstream.Embedded(b.Context(), jetstream.Config{Dir: b.TempDir(), Model: f.id.Model.String(), AckWait: ackWait})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	q, err := s.Queue(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.pass(b, q, q, cells)
+}
+
+// pass submits all jobs first, and measures the worker. No two documents begin alike.
+func (f *fleet) pass(b *testing.B, client, working queue.Queue, cells int) {
 	var ids []string
 	for i := range b.N {
-		ids = append(ids, f.submit(client, []int32{int32(i % 200), int32(i / 200 % 200), int32(i / 40000), 7}))
+		document := []int32{int32(i % 200), int32(i / 200 % 200), int32(i / 40000), 7}
+		if cells > 1 {
+			document = append(document, prose((cells-1)*enginetest.ToyGrid)...)
+		}
+		ids = append(ids, f.submit(client, document))
 	}
 	b.ResetTimer()
 	began := time.Now()
