@@ -3,9 +3,11 @@ package branch_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lector/cache"
 	"lector/cache/branch"
@@ -99,35 +101,65 @@ func TestDiffOfDamage(t *testing.T) {
 	}
 }
 
-// Forks of one handle add their manifests and handles, and not a byte of state.
-func TestManyForks(t *testing.T) {
+// A thousand forks of one document, at every boundary and for twenty lifetimes of its handle, add their manifests and
+// handles, and not a byte of state. A boundary's manifest is stored once for all lifetimes.
+func TestThousandForks(t *testing.T) {
 	store := cachetest.NewMemory()
 	s := &cache.Space{Store: store}
-	h, m := read(t, s, cachetest.Count(5, 400), func(int) bool { return true })
+	tokens := cachetest.Count(5, 51*8)
+	h, m := read(t, s, tokens, func(int) bool { return true })
 	handle, err := s.Handle(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := func() map[string]int {
-		out := map[string]int{}
-		for _, name := range store.Names() {
-			out[strings.Split(name, "/")[1]]++
-		}
-		return out
-	}
-	want := count()
 	at, err := branch.Boundaries(t.Context(), s, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range at[:len(at)-1] {
-		if _, _, err := branch.Fork(t.Context(), s, handle, n); err != nil {
-			t.Fatal(err)
+	want := sizesByKind(t, store)
+	forks := map[cache.Digest]bool{}
+	for life := range 20 {
+		handle.Expires = time.Date(2030, 1, 1+life, 0, 0, 0, 0, time.UTC)
+		for _, n := range at[:len(at)-1] {
+			d, forked, err := branch.Fork(t.Context(), s, handle, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forks[d] = true
+			want["handles"] += int64(len(forked.Encode()))
+			if life == 0 {
+				part, err := s.Manifest(t.Context(), forked.Manifest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := part.Encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want["manifests"] += int64(len(b))
+			}
+			if n == at[30] {
+				if err := cachetest.Check(t.Context(), s, d, tokens[:n]); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 	}
-	want["manifests"] += len(at) - 1
-	want["handles"] += len(at) - 1
-	if got := count(); len(at) != 50 || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%d boundaries; stored %v, want %v", len(at), got, want)
+	if got := sizesByKind(t, store); len(forks) != 1000 || !maps.Equal(got, want) {
+		t.Errorf("%d forks; the store holds %v bytes, want %v", len(forks), got, want)
 	}
+}
+
+// sizesByKind sums the bytes of a store's objects by the folder they are in.
+func sizesByKind(t *testing.T, store *cachetest.Memory) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	for _, name := range store.Names() {
+		b, ok := store.Bytes(name)
+		if !ok {
+			t.Fatalf("%s has gone", name)
+		}
+		out[strings.Split(name, "/")[1]] += int64(len(b))
+	}
+	return out
 }

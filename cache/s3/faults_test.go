@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lector/cache"
+	"lector/cache/cachetest"
 )
 
 // A store that refuses checksum headers takes everything in compatible mode, and none that refuses trailers is ever
@@ -62,6 +63,24 @@ func TestPresignedForAStrictStore(t *testing.T) {
 		}
 		if code, got := send(t, down, ""); code != http.StatusOK || got != "the body" {
 			t.Errorf("compatible %v: get answers %d %q", compatible, code, got)
+		}
+	}
+}
+
+// Presigned URLs of what a snapshot needs read it from a strict store, every blob with its digest.
+func TestPresignedSnapshot(t *testing.T) {
+	s := open(t, (&strict{noChecksums: true}).serveCompatible(t))
+	_, m, err := (&cachetest.Document{Space: &cache.Space{Store: s}, Tokens: cachetest.Count(3, 20)}).Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range m.Pieces() {
+		url, err := s.PresignGet(t.Context(), "default/blobs/"+p.Blob.Digest.String(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, got := send(t, url, ""); code != http.StatusOK || cache.Sum([]byte(got)) != p.Blob.Digest {
+			t.Errorf("blob %s: get answers %d with %d bytes", p.Blob.Digest, code, len(got))
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +56,14 @@ func (s *strict) serve(t *testing.T) s3.Options {
 		Bucket: "bucket", Endpoint: server.URL, PathStyle: true, AccessKey: "test", SecretKey: "secret",
 		Backoff: time.Millisecond, Timeout: 10 * time.Second, Part: 1 << 16,
 	}
+}
+
+// serveCompatible is serve for a client that leaves checksums out.
+func (s *strict) serveCompatible(t *testing.T) s3.Options {
+	t.Helper()
+	opt := s.serve(t)
+	opt.Compatible = true
+	return opt
 }
 
 // next takes the first fault for a method.
@@ -207,7 +217,8 @@ func (s *strict) handleList(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	var out bytes.Buffer
 	out.WriteString("<ListBucketResult><IsTruncated>false</IsTruncated>")
-	for key, body := range s.objects {
+	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+		body := s.objects[key]
 		if strings.HasPrefix(key, r.URL.Query().Get("prefix")) {
 			fmt.Fprintf(&out, "<Contents><Key>%s</Key><Size>%d</Size><LastModified>2026-11-30T07:07:15.5Z</LastModified></Contents>", key, len(body))
 		}

@@ -20,7 +20,7 @@ func newSnapshot(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(
 		newSnapshotLs(a), newSnapshotShow(a), newSnapshotVerify(a), newSnapshotTag(a), newSnapshotRm(a), newSnapshotFork(a),
-		newSnapshotDiff(a), newSnapshotExport(a), newSnapshotImport(a), newSnapshotGC(a), newSnapshotKey(a), newSnapshotSign(a), newSnapshotSealKey(a), newSnapshotReseal(a), newSnapshotMasterKey(),
+		newSnapshotDiff(a), newSnapshotExport(a), newSnapshotImport(a), newSnapshotURLs(a), newSnapshotGC(a), newSnapshotKey(a), newSnapshotSign(a), newSnapshotSealKey(a), newSnapshotReseal(a), newSnapshotMasterKey(),
 	)
 	return c
 }
