@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"runtime"
+	"unsafe"
 
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
@@ -31,7 +32,7 @@ const (
 // runChains computes the product by fused chains (package fma). How it is cut changes no bit.
 func (p product) runChains(c *chains) {
 	switch {
-	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w):
+	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled && p.from%(fma.Lanes/2) != 0):
 		p.fewCodes(c)
 		return
 	case p.x.n <= fewChains:
@@ -47,39 +48,34 @@ func (p product) runChains(c *chains) {
 func (p *product) fewCodes(c *chains) {
 	x := p.few(c)
 	tile := fma.Rows{Data: floats(&c.tile, fma.FewRows*fma.FewOutputs), Step: fma.FewOutputs}
-	if r := repacked(c.set, p.w); r != nil && p.from%(fma.Lanes/2) == 0 {
-		for o := p.from; o < p.to; o += fma.FewOutputs {
-			n := min(fma.FewOutputs, p.to-o)
-			c.set.FewRepacked(tile, x, p.x.n, r, fma.Part{Row: o, N: n})
-			p.keep(tile, 0, o, n)
-		}
-		return
+	w := p.w
+	if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
+		w = own
 	}
 	for o := p.from; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
-		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: p.w, Row: o, N: n}, &c.temp)
+		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: w, Row: o, N: n}, &c.temp)
 		p.keep(tile, 0, o, n)
 	}
 }
 
-// repacked is a matrix's own copy for few rows, or nil where it has no place for one.
-func repacked(set fma.Set, m *ops.Matrix) *fma.Repacked {
+// tiled is a matrix's own copy in tiles, or nil where it has no place for one.
+func tiled(set fma.Set, m *ops.Matrix) *ops.Matrix {
 	if m.Panels == nil {
 		return nil
 	}
-	r, _ := m.Panels.Copy(func() any {
-		memory, free, err := allocate(fma.RepackFloats(m))
+	own, _ := m.Panels.Copy(func() any {
+		memory, free, err := allocate((fma.TileBytes(m) + 3) / 4)
 		if err != nil {
 			return nil // it works without
 		}
-		own := *m
-		r := set.Repack(&own, memory)
+		own := set.Tile(m, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
 		if free != nil {
-			runtime.AddCleanup(r, func(free func()) { free() }, free)
+			runtime.AddCleanup(own, func(free func()) { free() }, free)
 		}
-		return r
-	}).(*fma.Repacked)
-	return r
+		return own
+	}).(*ops.Matrix)
+	return own
 }
 
 // PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
@@ -87,7 +83,20 @@ func (b *Backend) PanelBytes(m ops.Matrix) int {
 	if b.class != Blocked || !b.chains.SuitsFew(&m) {
 		return 0
 	}
-	return 4 * fma.RepackFloats(&m)
+	return (fma.TileBytes(&m) + 3) / 4 * 4
+}
+
+var _ ops.Arranger = (*Backend)(nil)
+
+// Arranges says that matrices like m are read faster in tiles.
+func (b *Backend) Arranges(m *ops.Matrix) bool { return b.class == Blocked && b.chains.SuitsTiles(m) }
+
+// Arrange brings a matrix into tiles.
+func (b *Backend) Arrange(m *ops.Matrix) {
+	shapes().FitMatrix("Arrange", m)
+	s := b.scratch.get(b)
+	b.chains.Arrange(m, &s.chains.temp)
+	b.scratch.put(s)
 }
 
 // fewRows takes some panels side by side through a block of inputs.

@@ -15,6 +15,12 @@ func (t *expertRun) stored(y, x ops.Tensor) {
 	defer sweep.End() // a fault in the network panics; the lanes must not outlive it
 	items := sweep.Items()
 	t.order(items)
+	if len(items) <= storedGroup && len(t.pair) <= fewPairs {
+		if err := t.together(sweep); err != nil {
+			t.fail(err)
+		}
+		return
+	}
 	held, err := t.hold()
 	if err != nil {
 		t.fail(err)
@@ -35,6 +41,21 @@ func (t *expertRun) stored(y, x ops.Tensor) {
 			t.sum(t.y.at(r), r, &out, 0)
 		}
 	})
+}
+
+// together takes records that can all be there at once as those in memory.
+func (t *expertRun) together(sweep ops.Sweep) error {
+	last := len(t.active) - 1
+	if err := sweep.Wait(last); err != nil {
+		return err
+	}
+	for i := range t.active {
+		t.check(&t.active[i].Expert)
+	}
+	t.inner()
+	t.outer()
+	sweep.Done(last)
+	return sweep.End()
 }
 
 // wants lists the experts that rows go to.

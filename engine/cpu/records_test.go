@@ -122,6 +122,42 @@ func TestStoredExpertsGiveTheSameBits(t *testing.T) {
 	}
 }
 
+// Records that were brought into the order of the class give the bits that they give as they are stored.
+func TestArrangedExpertsGiveTheSameBits(t *testing.T) {
+	src := newSource(45)
+	for _, s := range []expertShape{{1, 64, 64, 8, 3, 8}, {4, 64, 32, 40, 4, 40}, {300, 32, 64, 20, 10, 20}} {
+		_, records, logits := newExpertCase(src, s, true)
+		x := src.normal(s.rows*s.h, 1)
+		run := func(workers, narrow int, arranged bool) []float32 {
+			b := cpu.Narrow(cpu.New(cpu.Options{Class: cpu.Blocked, Workers: workers}), narrow)
+			own := make([]ops.Expert, len(records))
+			for i := range own {
+				own[i] = blank(records[i])
+				fill(own[i], records[i])
+				for _, m := range []*ops.Matrix{&own[i].Gate, &own[i].Up, &own[i].Down} {
+					if arranged && b.Arranges(m) {
+						b.Arrange(m)
+					} else if arranged && narrow > 0 {
+						t.Fatalf("kernels %d do not arrange a matrix of 4 bits", narrow)
+					}
+				}
+			}
+			in, l, out := put(b, x, s.h), put(b, logits, s.n), put(b, garbage(s.rows*s.h), s.h)
+			b.RunExperts(out, in, ops.Experts{N: s.n, Inner: s.inner, At: func(e int) ops.Expert { return own[e] }}, b.Route(l, s.k, true))
+			wait(t, b)
+			return out.Floats()
+		}
+		want := run(1, 0, false)
+		for narrow := range cpu.Widest() + 1 {
+			for _, workers := range []int{1, 3} {
+				if i := differs(want, run(workers, narrow, true)); i >= 0 {
+					t.Errorf("%v, kernels %d, %d workers: element %d differs", s, narrow, workers, i)
+				}
+			}
+		}
+	}
+}
+
 // A record that fails is the next Wait's error, once, and the sweep ends.
 func TestStoredExpertsFail(t *testing.T) {
 	src := newSource(43)

@@ -20,6 +20,15 @@ type Repacker interface {
 	PanelBytes(m Matrix) int
 }
 
+// Arranger is what a Backend may be besides: one that reads the matrices of expert records faster in an order of its own.
+// The bytes of a matrix are as many, in the same place.
+type Arranger interface {
+	// Arranges says whether the backend has an order for matrices like m.
+	Arranges(m *Matrix) bool
+	// Arrange brings the stored bytes of m into that order, and marks it Tiled. Goroutines may do so side by side.
+	Arrange(m *Matrix)
+}
+
 // StreamReader is what a Backend may be besides: one that carries out a gated read in one operation, without bringing
 // what lies between its steps to memory. The bits are those of the single operations.
 type StreamReader interface {

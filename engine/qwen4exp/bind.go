@@ -16,10 +16,11 @@ const (
 
 // binder finds tensors by their released names; the first error stays.
 type binder struct {
-	c   *weights.Checkpoint
-	d   *dims
-	own copies
-	err error
+	c       *weights.Checkpoint
+	d       *dims
+	own     copies
+	arrange ops.Arranger // nil for a backend that takes records as they are stored
+	err     error
 }
 
 // copies gives matrices a place for a backend's own copy, as long as their bytes are left.
@@ -47,11 +48,15 @@ func (c *copies) place(m ops.Matrix) *ops.Panels {
 }
 
 // bind builds the network over the checkpoint's tensors, which stay as stored.
-func bind(c *weights.Checkpoint, norm HiddenNorm, own copies) (*network, error) {
+func bind(c *weights.Checkpoint, norm HiddenNorm, be ops.Backend, copied int) (*network, error) {
 	cfg := c.Config()
 	net := &network{dims: dimsOf(cfg)}
-	b := &binder{c: c, d: &net.dims, own: own}
+	b := &binder{c: c, d: &net.dims, own: newCopies(be, copied)}
+	b.arrange, _ = be.(ops.Arranger)
 	net.record = b.record
+	if b.arrange != nil {
+		net.arrange = b.arrangeRecord
+	}
 	net.embed = b.table(trunkPrefix+"embed_tokens", net.Vocab, net.Hidden)
 	net.head = net.embed
 	if cfg.Tied {
@@ -242,13 +247,32 @@ func (b *binder) expert(gate, up, down weights.Tensor) ops.Expert {
 	}
 }
 
-// record refers to the matrices of a packed record, which lies in a slot.
+// record refers to the matrices of a packed record, which lies in a slot, arranged where the backend has an order for them.
 func (b *binder) record(layer, expert int, record []byte) (ops.Expert, error) {
 	gate, up, down, err := b.c.Packed().Expert(layer, expert, record)
 	if err != nil {
 		return ops.Expert{}, err
 	}
-	return b.expert(gate, up, down), nil
+	e := b.expert(gate, up, down)
+	for _, m := range []*ops.Matrix{&e.Gate, &e.Up, &e.Down} {
+		m.Tiled = b.arrange != nil && b.arrange.Arranges(m)
+	}
+	return e, nil
+}
+
+// arrangeRecord brings a record that was read into the backend's order.
+func (b *binder) arrangeRecord(layer, expert int, record []byte) error {
+	e, err := b.record(layer, expert, record)
+	if err != nil {
+		return err
+	}
+	for _, m := range []*ops.Matrix{&e.Gate, &e.Up, &e.Down} {
+		if m.Tiled {
+			m.Tiled = false
+			b.arrange.Arrange(m)
+		}
+	}
+	return nil
 }
 
 func (b *binder) ple(layer string, at int) *ple {

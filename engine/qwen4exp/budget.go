@@ -65,7 +65,7 @@ func (e *Engine) share() error {
 	if packed == nil {
 		return nil
 	}
-	slots := records
+	slots := records + ring // those of the ring hold what passes on, and with room for the others every record stays
 	if b.total > 0 {
 		slots = int(min(int64(slots), (b.total-b.chunk)/b.slot))
 	}
@@ -123,7 +123,7 @@ func (e *Engine) openStore(slots, ring int) error {
 		return err
 	}
 	o := e.opt.Stream
-	o.Ring = ring
+	o.Ring, o.Arrange = ring, e.net.arrange
 	_, o.Ahead = e.be.(ops.Late) // its sweeps go on while the next layer's mixer runs
 	e.store, err = stream.Open(e.checkpoint.Packed(), mem, e.net.record, o)
 	if err == nil {

@@ -78,7 +78,7 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if err := opt.State.check(); err != nil {
 		return nil, err
 	}
-	net, err := bind(c, opt.HiddenNorm, newCopies(be, opt.Panels))
+	net, err := bind(c, opt.HiddenNorm, be, opt.Panels)
 	if err != nil {
 		return nil, fmt.Errorf("open model %s: %w", c.Name(), err)
 	}

@@ -14,6 +14,8 @@ type network struct {
 	head   ops.Matrix
 	mtp    *draftHead  // nil without one
 	record stream.View // operands of a packed record
+
+	arrange func(layer, expert int, record []byte) error // for the backend, once it is read; nil: it stays as it is stored
 }
 
 // layer is one decoder layer: an optional PLE in front, a mixer, a mixture of experts.

@@ -32,6 +32,8 @@ type Options struct {
 	// Ahead lets a sweep read for the next layer while it is not ended, by what the chunk before wanted there: for a
 	// backend that ends a sweep long after it has all its records.
 	Ahead bool
+	// Arrange changes a record where it lies, once it is read and its checksum is right; nil: nothing does.
+	Arrange func(layer, expert int, record []byte) error
 	// Wrap stands between the store and its files, to count reads or to make them fail; nil: nothing does. It gets the
 	// base name of a file and what reads it.
 	Wrap func(file string, r io.ReaderAt) io.ReaderAt
@@ -52,6 +54,7 @@ type View func(layer, expert int, record []byte) (ops.Expert, error)
 type Store struct {
 	packed  *weights.Packed
 	view    View
+	arrange func(layer, expert int, record []byte) error
 	lanes   int
 	experts io.ReaderAt
 	ngram   io.ReaderAt
@@ -119,7 +122,7 @@ func LeastSlots(p *weights.Packed) int { return min(MinSlots, Records(p)) }
 // Open opens the files of a packed store for reading into slots, which it owns from then on, even if it fails. view
 // makes operands of records. The packed store must outlive it.
 func Open(p *weights.Packed, slots ops.Slots, view View, o Options) (*Store, error) {
-	s := &Store{packed: p, view: view, ahead: o.Ahead, used: make([][]int32, p.Layers()), slots: slots, fetched: slots.Fetched, done: slots.Done, size: SlotBytes(p), lanes: o.Lanes}
+	s := &Store{packed: p, view: view, arrange: o.Arrange, ahead: o.Ahead, used: make([][]int32, p.Layers()), slots: slots, fetched: slots.Fetched, done: slots.Done, size: SlotBytes(p), lanes: o.Lanes}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s for reading: %w", p.Dir(), err), s.Close())
 	}

@@ -154,7 +154,7 @@ func (w *sweep) read(k *task) error {
 	return w.store.fill(w.layer, k)
 }
 
-// fill reads a task's record and compares its checksum.
+// fill reads a task's record, compares its checksum and arranges it.
 func (s *Store) fill(layer int, k *task) error {
 	record := s.slots.Mem[k.slot][:blocks(s.packed.ExpertBytes(layer, k.expert))]
 	n, err := s.experts.ReadAt(record, s.packed.RecordOffset(layer, k.expert))
@@ -164,7 +164,10 @@ func (s *Store) fill(layer int, k *task) error {
 	if err != nil {
 		return fmt.Errorf("%w: expert %d of layer %d in %s: %d of %d bytes came: %w", ErrRead, k.expert, layer, s.packed.Dir(), n, len(record), err)
 	}
-	if err := s.packed.VerifyRecord(layer, k.expert, record); err != nil {
+	if err = s.packed.VerifyRecord(layer, k.expert, record); err == nil && s.arrange != nil {
+		err = s.arrange(layer, k.expert, record)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -363,6 +364,38 @@ func TestOpenRefuses(t *testing.T) {
 		if s, err := stream.Open(p, mem, noView, stream.Options{}); err == nil {
 			t.Errorf("%d slots of %d bytes are taken", c.slots, c.size)
 			s.Close()
+		}
+	}
+}
+
+// A record is arranged once each time that it is read, after its checksum was compared and before it is used; what fails
+// there is the sweep's error.
+func TestRecordsAreArrangedOnceRead(t *testing.T) {
+	p := packedTiny(t)
+	fault := errors.New("no order")
+	for _, fails := range []bool{false, true} {
+		var arranged atomic.Int64
+		r := newRig(t, p, stream.Records(p), stream.Options{Ring: 16, Arrange: func(_, _ int, record []byte) error {
+			arranged.Add(1)
+			if fails {
+				return fault
+			}
+			record[0]++
+			return nil
+		}})
+		for layer := range p.Layers() { // what is compared with holds the same
+			for e := range p.Experts(layer) {
+				r.record(layer, e)[0]++
+			}
+		}
+		for range 2 {
+			_, err := r.run(t, context.Background(), 0, true, r.all(0, one))
+			if fails != errors.Is(err, fault) || fails != errors.Is(err, stream.ErrRecord) {
+				t.Errorf("a sweep ends with %v", err)
+			}
+		}
+		if got := arranged.Load(); !fails && got != int64(p.Experts(0)) {
+			t.Errorf("%d records were arranged, %d were read", got, p.Experts(0))
 		}
 	}
 }

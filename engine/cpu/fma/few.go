@@ -20,8 +20,12 @@ func (s Set) SuitsFew(m *ops.Matrix) bool {
 
 // Few computes c[r, j] = the product of row r of x and output p.Row+j of m, for p.N <= FewOutputs outputs and `rows` <=
 // FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
-// decoded in registers: the bits are those of Unpack and Dots.
+// decoded in registers: the bits are those of Unpack and Dots. Of tiled weights Row is a multiple of 16.
 func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
+	if w.Tiled {
+		s.fewTiled(c, x, rows, w, t)
+		return
+	}
 	m, f := w.Matrix, fewRun{w: w, t: t}
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
 	f.bytes, f.all = m.Group*m.Bits/8, m.In/m.Group
@@ -37,6 +41,20 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 		s.fewHalves(call, w.N, rows)
 		call.x, call.sides = x.from(0, min(g+each, f.all-1)*m.Group), call.sides.from(0, call.groups*2*half)
 	}
+}
+
+// fewTiled is Few of tiled weights, whose words are read where they stand.
+func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
+	m, f := w.Matrix, fewRun{w: w, t: t}
+	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
+	_ = m.Data[(w.Row+w.N)*m.In*m.Bits/8-1]
+	groups := m.In / m.Group
+	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), m.In * m.Bits / 32 * half}, bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
+		sides: Rows{grow(&t.scales, fewHalves*(groups+16)*2*half), (groups + 16) * 2 * half}, first: true}
+	f.sides(s, call.sides)
+	next := min((w.Row+w.N)*m.In*m.Bits/8, len(m.Data)-1)
+	call.ahead = stored{data: m.Data[next:], stride: 4 * FewOutputs}
+	s.fewHalves(call, w.N, rows)
 }
 
 // Outputs are N outputs of a matrix from Row on.

@@ -411,3 +411,8 @@ func transpose512x16(dst *float32, step int, src *byte, stride int, n int)
 //
 //go:noescape
 func gather512x16(dst *float32, step int, src *byte, stride int, n int)
+
+// widen512x16 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.
+//
+//go:noescape
+func widen512x16(dst *float32, step int, src *byte, n int)

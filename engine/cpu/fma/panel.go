@@ -71,7 +71,7 @@ func (s Set) unpackHalf(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 		s.transpose32(to, t.source(stored{m.Data, 4 * m.In, p.K}, 4*p.From, 4, p))
 	case m.Format == ops.BF16:
 		s.transpose16(to, t.source(stored{m.Data, 2 * m.In, p.K}, 2*p.From, 2, p))
-	case m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && p.From%m.Group == 0 && p.K%m.Group == 0 && whole(m):
+	case m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && p.From%m.Group == 0 && p.K%m.Group == 0 && whole(m) && !(m.Tiled && p.Row%half != 0):
 		s.unpackWords(panel, m, p, t)
 	default:
 		rows := grow(&t.rows, half*Block)
@@ -130,9 +130,14 @@ type codes struct {
 func (s Set) unpackWords(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 	bytes, groups := m.Group*m.Bits/8, p.K/m.Group
 	n := groups * bytes / 4
-	w := codes{bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits), words: grow(&t.words, (n+16)*half),
+	w := codes{bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
 		scales: grow(&t.scales, (groups+16)*half), biases: grow(&t.biases, (groups+16)*half)}
-	s.transpose32(Rows{w.words, half}, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
+	if m.Tiled {
+		w.words = tiledWords(m, p.Row, p.From)
+	} else {
+		w.words = grow(&t.words, (n+16)*half)
+		s.transpose32(Rows{w.words, half}, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
+	}
 	s.sides(Rows{w.scales, half}, m.Scales, m, p, t)
 	s.sides(Rows{w.biases, half}, m.Biases, m, p, t)
 	s.unpack(panel, w)
@@ -140,6 +145,10 @@ func (s Set) unpackWords(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 
 // sides sets dst [groups, 16] to the scales or biases of a part.
 func (s Set) sides(dst Rows, data []byte, m *ops.Matrix, p Part, t *Temp) {
+	if m.Tiled {
+		s.tiledSides(dst, data, m, p)
+		return
+	}
 	groups, all, first := p.K/m.Group, m.In/m.Group, p.From/m.Group
 	switch m.Side {
 	case ops.F32:
@@ -176,11 +185,19 @@ func decode(dst []float32, m *ops.Matrix, row, from int) {
 		case ops.BF16, ops.F16:
 			dst[i] = side(m.Data, m.Format, at+i)
 		case ops.Affine:
-			g := (at + i) / m.Group
-			code := codeAt(m.Data[row*m.In*m.Bits/8:], (from+i)*m.Bits, m.Bits)
+			code, g := affineAt(m, row, from+i)
 			dst[i] = FMA(side(m.Scales, m.Side, g), float32(code), side(m.Biases, m.Side, g))
 		}
 	}
+}
+
+// affineAt is the code of an input, and where the scale and the bias of its group are.
+func affineAt(m *ops.Matrix, row, i int) (code int32, group int) {
+	groups, g := m.In/m.Group, i/m.Group
+	if m.Tiled {
+		return tiledCode(m, row, i), (row/half*groups+g)*half + row%half
+	}
+	return codeAt(m.Data[row*m.In*m.Bits/8:], i*m.Bits, m.Bits), row*groups + g
 }
 
 // Decode sets dst [In] to the weights of one output.

@@ -120,6 +120,16 @@ func (s Set) transpose16(dst Rows, src stored) {
 	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
 }
 
+// widenTile widens bf16 [n, 16] to rows of dst, if this set can.
+func (s Set) widenTile(dst Rows, data []byte, n int) bool {
+	if s != AVX512 || n == 0 {
+		return false
+	}
+	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*half*n-1]
+	widen512x16(&dst.Data[0], dst.Step, &data[0], n)
+	return true
+}
+
 // unpack decodes words of codes into 16 columns of a panel.
 func (s Set) unpack(panel []float32, w codes) {
 	f := unpacking(s == AVX512, w.bits)

@@ -19,3 +19,4 @@ func (s Set) transpose16(dst Rows, src stored)              { columns16(dst, src
 func (s Set) unpack(panel []float32, w codes)               { panic("fma: no kernels for this processor") }
 func (s Set) few(halves, rows int, k fewCall)               { panic("fma: no kernels for this processor") }
 func (s Set) transposeRows(dst, src Rows, rows, n int) bool { return false }
+func (s Set) widenTile(dst Rows, data []byte, n int) bool   { return false }

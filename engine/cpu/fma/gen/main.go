@@ -35,6 +35,7 @@ func main() {
 	transpose("transpose512x32", 4)
 	transpose("transpose512x16", 2)
 	gatherPairs()
+	widenTile()
 	Generate()
 }
 
@@ -399,6 +400,28 @@ func gatherPairs() {
 	LEAQ(Mem{Base: dst, Index: step, Scale: 2}, dst)
 	ADDQ(Imm(4), src)
 	SUBQ(Imm(2), n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// widenTile widens rows of 16 bf16.
+func widenTile() {
+	kernel("widen512x16", "func(dst *float32, step int, src *byte, n int)")
+	Doc("widen512x16 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.")
+	dst, step, src, n := load("dst"), load("step"), load("src"), load("n")
+	SHLQ(Imm(2), step)
+	Label("loop")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	v := ZMM()
+	VPMOVZXWD(Mem{Base: src}, v)
+	VPSLLD(Imm(16), v, v)
+	VMOVUPS(v, Mem{Base: dst})
+	ADDQ(step, dst)
+	ADDQ(Imm(32), src)
+	DECQ(n)
 	JMP(LabelRef("loop"))
 	Label("done")
 	VZEROUPPER()

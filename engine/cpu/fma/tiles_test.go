@@ -1,0 +1,83 @@
+package fma_test
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
+
+// tiledOf is a copy of m in tiles, made where its bytes lie.
+func tiledOf(set fma.Set, m ops.Matrix) ops.Matrix {
+	m.Data, m.Scales, m.Biases = bytes.Clone(m.Data), bytes.Clone(m.Scales), bytes.Clone(m.Biases)
+	set.Arrange(&m, &fma.Temp{})
+	return m
+}
+
+// Tiles hold the same weights: element by element, in panels of every set, and in Few.
+func TestTilesAgree(t *testing.T) {
+	src := newSource(8)
+	for _, set := range fma.Sets()[1:] {
+		for _, in := range inputs(64, 192, 1152) {
+			for _, m := range []ops.Matrix{
+				src.matrix(ops.Affine, 80, in, 2, 32, ops.BF16), src.matrix(ops.Affine, 80, in, 3, 32, ops.F32), src.matrix(ops.Affine, 80, in, 4, 32, ops.F16),
+				src.matrix(ops.Affine, 80, in, 4, 64, ops.BF16), src.matrix(ops.Affine, 80, in, 6, 32, ops.F32), src.matrix(ops.Affine, 80, in, 8, 64, ops.BF16),
+			} {
+				if !set.SuitsTiles(&m) {
+					t.Fatalf("%s does not tile %d bits in groups of %d", set, m.Bits, m.Group)
+				}
+				tiles := tiledOf(set, m)
+				sameWeights(t, m, tiles)
+				k := fma.Inputs(&m, 256)
+				for _, p := range []fma.Part{{Row: 0, N: 32, K: min(k, in)}, {Row: 48, N: 32, From: in / k * k / 2 / m.Group * m.Group, K: m.Group}, {Row: 64, N: 7, K: m.Group}, {Row: 21, N: 20, K: m.Group}} {
+					unpacked(t, tiles, p)
+				}
+				if set == fma.Widest() && set.SuitsFew(&m) {
+					for rows := 1; rows <= fma.FewRows; rows++ {
+						for _, n := range []int{1, 16, 33, 64} {
+							fewOnce(t, src, tiles, fma.Part{Row: 16, N: n, K: in}, rows)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func sameWeights(t *testing.T, m, tiles ops.Matrix) {
+	t.Helper()
+	want, got := make([]float32, m.In), make([]float32, m.In)
+	for r := range m.Out {
+		fma.Decode(want, &m, r)
+		fma.Decode(got, &tiles, r)
+		if i := differs(got, want); i >= 0 {
+			t.Fatalf("%d bits in groups of %d: output %d, input %d is %x in tiles, else %x", m.Bits, m.Group, r, i, math.Float32bits(got[i]), math.Float32bits(want[i]))
+		}
+	}
+}
+
+// A copy in tiles fills a ragged end up with outputs that are zero, and takes the memory that it says.
+func TestTileFillsUp(t *testing.T) {
+	src := newSource(9)
+	for _, set := range fma.Sets()[1:] {
+		for _, out := range []int{1, 4, 16, 70} {
+			m := src.matrix(ops.Affine, out, 192, 4, 64, ops.BF16)
+			memory := make([]byte, fma.TileBytes(&m)+1)
+			memory[len(memory)-1] = 7
+			tiles := set.Tile(&m, memory)
+			sameWeights(t, m, *tiles)
+			row := make([]float32, m.In)
+			for r := out; r < tiles.Out; r++ {
+				fma.Decode(row, tiles, r)
+				if i := differs(row, make([]float32, m.In)); i >= 0 {
+					t.Fatalf("output %d of %d, input %d is %v, want nothing", r, out, i, row[i])
+				}
+			}
+			if memory[len(memory)-1] != 7 {
+				t.Fatalf("%d outputs take more than %d bytes", out, fma.TileBytes(&m))
+			}
+		}
+	}
+}
