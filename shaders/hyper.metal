@@ -55,3 +55,78 @@ kernel void hyper_mix(constant StreamParams &p [[buffer(PARAMS)]],
   for (uint g = 0; g < p.streams; g++) sum = fma(gain[first + g * p.width], wide[first + g * p.width], sum);
   x[ulong(at.y) * p.width + at.x] = sum / float(p.streams);
 }
+
+// The gated read by few rows, first step: stream g of wide += gain[g] * y where there is something to inject, and z = its
+// RMS norm, a mean for each stream. One threadgroup per (stream, row).
+//
+//   wide, z [rows, n*h], y [rows, h], gain [rows, n], scale [n*h]
+kernel void hyper_read_norm(constant StreamReadParams &p [[buffer(PARAMS)]],
+                            device float *wide [[buffer(READ_WIDE)]],
+                            device float *z [[buffer(READ_Z)]],
+                            device const float *y [[buffer(READ_Y)]],
+                            device const float *gain [[buffer(READ_GAIN)]],
+                            device const float *scale [[buffer(READ_SCALE)]],
+                            uint3 group [[threadgroup_position_in_grid]],
+                            uint3 size [[threads_per_threadgroup]],
+                            uint index [[thread_index_in_threadgroup]],
+                            uint sg [[simdgroup_index_in_threadgroup]],
+                            uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float partial[32];
+  const uint g = group.x, row = group.y;
+  const ulong start = (ulong(row) * p.streams + g) * p.width;
+  const float by = p.inject != 0 ? gain[row * p.streams + g] : 0.0f;
+  float sum = 0.0f;
+  for (uint c = index; c < p.width; c += size.x) {
+    float v = wide[start + c];
+    if (p.inject != 0) {
+      v = fma(by, y[ulong(row) * p.width + c], v);
+      wide[start + c] = v;
+    }
+    sum = fma(v, v, sum);
+  }
+  sum = threadgroup_sum(sum, partial, sg, lane, size.x / SIMD_WIDTH);
+  const float r = rsqrt(sum / float(p.width) + p.eps);
+  for (uint c = index; c < p.width; c += size.x) z[start + c] = wide[start + c] * r * scale[g * p.width + c];
+}
+
+// The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (READ_OUTPUTS columns, row);
+// a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of linear_matvec.
+//
+//   x [rows, h], z [rows, n*h], low [rows, r], data, scales, biases: Up [n*h, r] as stored
+kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
+                           device float *x [[buffer(READ_X)]],
+                           device const float *z [[buffer(READ_Z)]],
+                           device const float *low [[buffer(READ_LOW)]],
+                           device const uchar *data [[buffer(READ_DATA)]],
+                           device const uchar *scales [[buffer(READ_SCALES)]],
+                           device const uchar *biases [[buffer(READ_BIASES)]],
+                           uint2 group [[threadgroup_position_in_grid]],
+                           uint sg [[simdgroup_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float gates[READ_STREAMS * READ_OUTPUTS];
+  const uint row = group.y, first = group.x * READ_OUTPUTS, outputs = min(uint(READ_OUTPUTS), p.width - first);
+  StoredMatrix w;
+  w.data = data;
+  w.scales = scales;
+  w.biases = biases;
+  w.in = p.low;
+  const bool wide = stored_wide(w);
+  for (uint g = sg; g < p.streams; g += BLOCK_SIMDS) {
+    float total[READ_OUTPUTS];
+    for (int o = 0; o < READ_OUTPUTS; o++) total[o] = 0.0f;
+    for (uint s = 0; s < BLOCK_SIMDS; s++) { // what each of linear_matvec's simdgroups adds up
+      float sums[READ_OUTPUTS];
+      if (wide) matvec_sums<1, READ_OUTPUTS, BLOCK_SIMDS, true>(sums, w, g * p.width + first, outputs, low + ulong(row) * p.low, 1, s, lane);
+      else matvec_sums<1, READ_OUTPUTS, BLOCK_SIMDS, false>(sums, w, g * p.width + first, outputs, low + ulong(row) * p.low, 1, s, lane);
+      for (int o = 0; o < READ_OUTPUTS; o++) total[o] += sums[o];
+    }
+    if (lane == 0)
+      for (uint o = 0; o < READ_OUTPUTS; o++)
+        if (o < outputs) gates[g * READ_OUTPUTS + o] = sigmoid(total[o]);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (sg != 0 || lane >= outputs) return;
+  float sum = 0.0f;
+  for (uint g = 0; g < p.streams; g++) sum = fma(gates[g * READ_OUTPUTS + lane], z[(ulong(row) * p.streams + g) * p.width + first + lane], sum);
+  x[ulong(row) * p.width + first + lane] = sum / float(p.streams);
+}

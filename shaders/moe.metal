@@ -94,12 +94,14 @@ kernel void moe_gemm(device float *y [[buffer(EXPERT_Y)]],
   device const float *row = x + ulong(p.gather != 0 ? rows[pair] : pair) * p.inputs;
   const uint outputs = span < p.to ? min(p.to - span, uint(TILE_SPAN)) : 0;
   const int row_blocks = int(pairs + 7) / 8, span_blocks = int(outputs + 7) / 8;
+  const bool wide = stored_wide(w);
   TileSums sums;
   tile_clear(sums);
   for (uint k = 0; k < p.inputs; k += TILE_INPUTS) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     tile_stage_row(xs, row, slot < pairs, p.inputs, k, slot, tid % 4);
-    tile_stage_weights(ws, w, output, p.to, k, tid);
+    if (wide) tile_stage_weights<T, true>(ws, w, output, p.to, k, tid);
+    else tile_stage_weights<T, false>(ws, w, output, p.to, k, tid);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     tile_multiply(sums, xs, ws + simd * TILE_SPAN * TILE_STRIDE(T), row_blocks, span_blocks);
   }
@@ -108,6 +110,141 @@ kernel void moe_gemm(device float *y [[buffer(EXPERT_Y)]],
 }
 template [[host_name("moe_gemm_half")]] [[kernel]] decltype(moe_gemm<half>) moe_gemm<half>;
 template [[host_name("moe_gemm_float")]] [[kernel]] decltype(moe_gemm<float>) moe_gemm<float>;
+
+// Where an expert's matrix lies.
+METAL_FUNC StoredMatrix expert_at(device const uint *table, uint expert, device const uchar *data, device const uchar *scales,
+                                  device const uchar *biases, uint inputs) {
+  StoredMatrix w;
+  w.data = data + table[expert * 3];
+  w.scales = scales + table[expert * 3 + 1];
+  w.biases = biases + table[expert * 3 + 2];
+  w.in = inputs;
+  return w;
+}
+
+// The products of one row with outputs [first, first+OUTPUTS) of a matrix, of which `outputs` are there, by SIMDS simdgroups.
+template <int OUTPUTS, int SIMDS>
+METAL_FUNC void expert_sums(thread float *sums, StoredMatrix w, uint first, uint outputs, device const float *row, uint sg, uint lane) {
+  if (stored_wide(w)) matvec_sums<1, OUTPUTS, SIMDS, true>(sums, w, first, outputs, row, 1, sg, lane);
+  else matvec_sums<1, OUTPUTS, SIMDS, false>(sums, w, first, outputs, row, 1, sg, lane);
+}
+
+// moe_few: y = x W^T for pairs of few rows, float32 from end to end. One threadgroup per (VECTOR_OUTPUTS outputs, pair),
+// whose simdgroups share the inputs. A pair whose expert is none of the table gets no numbers: its logits were none.
+//
+//   y      [pairs, outputs]   outputs [from, from+outputs) of the product
+//   x      [*, inputs]    rows of the chunk through rows [pairs], or a row for every pair
+//   ids    [pairs]        expert of the table
+//   table  [experts, 3]   offsets in bytes of data, scales and biases
+kernel void moe_few(device float *y [[buffer(EXPERT_Y)]],
+                    device const float *x [[buffer(EXPERT_X)]],
+                    device const uint *rows [[buffer(EXPERT_ROWS)]],
+                    device const uint *ids [[buffer(EXPERT_IDS)]],
+                    device const uint *table [[buffer(EXPERT_TABLE)]],
+                    device const uchar *data [[buffer(EXPERT_DATA)]],
+                    device const uchar *scales [[buffer(EXPERT_SCALES)]],
+                    device const uchar *biases [[buffer(EXPERT_BIASES)]],
+                    constant ExpertFewParams &p [[buffer(PARAMS)]],
+                    uint2 group [[threadgroup_position_in_grid]],
+                    uint simd [[simdgroup_index_in_threadgroup]],
+                    uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float partial[BLOCK_SIMDS * VECTOR_OUTPUTS];
+  const uint pair = group.y, first = group.x * VECTOR_OUTPUTS, outputs = min(uint(VECTOR_OUTPUTS), p.outputs - first);
+  const bool known = ids[pair] < p.experts;
+  const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
+  float sums[VECTOR_OUTPUTS];
+  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(sums, w, p.from + first, outputs, x + ulong(p.listed != 0 ? rows[pair] : pair) * p.inputs, simd, lane);
+  if (lane == 0)
+    for (int o = 0; o < VECTOR_OUTPUTS; o++) partial[simd * VECTOR_OUTPUTS + o] = sums[o];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (simd != 0 || lane >= outputs) return;
+  float total = 0.0f;
+  for (uint s = 0; s < BLOCK_SIMDS; s++) total += partial[s * VECTOR_OUTPUTS + lane];
+  y[ulong(pair) * p.outputs + first + lane] = known ? total : NAN;
+}
+
+// moe_few_inside: y = silu(Gate x) * Up x for pairs of few rows, as moe_few and moe_activate would have it.
+//
+//   y   [pairs, outputs]
+//   x   [*, inputs]    rows of the chunk: through rows [pairs] where they are listed, else by the pair's place
+kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
+                           device const float *x [[buffer(EXPERT_X)]],
+                           device const uint *rows [[buffer(EXPERT_ROWS)]],
+                           device const uint *ids [[buffer(EXPERT_IDS)]],
+                           device const uint *table [[buffer(EXPERT_TABLE)]],
+                           device const uchar *data [[buffer(EXPERT_DATA)]],
+                           device const uchar *scales [[buffer(EXPERT_SCALES)]],
+                           device const uchar *biases [[buffer(EXPERT_BIASES)]],
+                           device const uint *table_up [[buffer(EXPERT_TABLE_UP)]],
+                           device const uchar *data_up [[buffer(EXPERT_DATA_UP)]],
+                           device const uchar *scales_up [[buffer(EXPERT_SCALES_UP)]],
+                           device const uchar *biases_up [[buffer(EXPERT_BIASES_UP)]],
+                           constant ExpertFewParams &p [[buffer(PARAMS)]],
+                           uint2 group [[threadgroup_position_in_grid]],
+                           uint simd [[simdgroup_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float partial[2 * BLOCK_SIMDS * VECTOR_OUTPUTS];
+  const uint pair = group.y, first = group.x * VECTOR_OUTPUTS, outputs = min(uint(VECTOR_OUTPUTS), p.outputs - first);
+  const bool known = ids[pair] < p.experts;
+  const uint expert = known ? ids[pair] : 0;
+  device const float *row = x + ulong(p.listed != 0 ? rows[pair] : pair / p.slots) * p.inputs;
+  float gate[VECTOR_OUTPUTS], up[VECTOR_OUTPUTS];
+  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(gate, expert_at(table, expert, data, scales, biases, p.inputs), p.from + first, outputs, row, simd, lane);
+  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(up, expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs), p.from + first, outputs, row, simd, lane);
+  if (lane == 0)
+    for (int o = 0; o < VECTOR_OUTPUTS; o++) {
+      partial[simd * VECTOR_OUTPUTS + o] = gate[o];
+      partial[(BLOCK_SIMDS + simd) * VECTOR_OUTPUTS + o] = up[o];
+    }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (simd != 0 || lane >= outputs) return;
+  float g = 0.0f, u = 0.0f;
+  for (uint s = 0; s < BLOCK_SIMDS; s++) {
+    g += partial[s * VECTOR_OUTPUTS + lane];
+    u += partial[(BLOCK_SIMDS + s) * VECTOR_OUTPUTS + lane];
+  }
+  y[ulong(pair) * p.outputs + first + lane] = known ? silu(g) * u : NAN;
+}
+
+// moe_few_sum: y[r] = sum over r's slots, in slot order, of weight * W x of the slot, for few rows whose pairs stand by
+// their slots: the bits of moe_few and moe_sum. One threadgroup per (FEW_OUTPUTS outputs, row), and as many simdgroups for
+// each output's slots, BLOCK_SIMDS at a time, each a whole slot's product in the order of moe_few.
+//
+//   y   [rows, outputs]    x  [pairs, inputs]    weight  [rows, slots]
+kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
+                        device const float *x [[buffer(EXPERT_X)]],
+                        device const uint *ids [[buffer(EXPERT_IDS)]],
+                        device const uint *table [[buffer(EXPERT_TABLE)]],
+                        device const uchar *data [[buffer(EXPERT_DATA)]],
+                        device const uchar *scales [[buffer(EXPERT_SCALES)]],
+                        device const uchar *biases [[buffer(EXPERT_BIASES)]],
+                        device const float *weight [[buffer(EXPERT_WEIGHT)]],
+                        constant ExpertFewParams &p [[buffer(PARAMS)]],
+                        uint2 group [[threadgroup_position_in_grid]],
+                        uint simd [[simdgroup_index_in_threadgroup]],
+                        uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float products[ROUTE_SLOTS * FEW_OUTPUTS];
+  const uint row = group.y, first = group.x * FEW_OUTPUTS, outputs = min(uint(FEW_OUTPUTS), p.outputs - first);
+  for (uint slot = simd; slot < p.slots; slot += BLOCK_SIMDS) {
+    const uint pair = row * p.slots + slot;
+    const bool known = ids[pair] < p.experts;
+    const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
+    float total[FEW_OUTPUTS];
+    for (int o = 0; o < FEW_OUTPUTS; o++) total[o] = 0.0f;
+    for (uint s = 0; s < BLOCK_SIMDS; s++) { // what each of moe_few's simdgroups adds up
+      float sums[FEW_OUTPUTS];
+      expert_sums<FEW_OUTPUTS, BLOCK_SIMDS>(sums, w, p.from + first, outputs, x + ulong(pair) * p.inputs, s, lane);
+      for (int o = 0; o < FEW_OUTPUTS; o++) total[o] += sums[o];
+    }
+    if (lane == 0)
+      for (int o = 0; o < FEW_OUTPUTS; o++) products[slot * FEW_OUTPUTS + o] = known ? total[o] : NAN;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (simd != 0 || lane >= outputs) return;
+  float sum = 0.0f;
+  for (uint slot = 0; slot < p.slots; slot++) sum += weight[row * p.slots + slot] * products[slot * FEW_OUTPUTS + lane];
+  y[ulong(row) * p.outputs + first + lane] = sum;
+}
 
 // moe_activate: gate = silu(gate) * up, in place. One thread per value.
 //

@@ -21,7 +21,13 @@
 #define VECTOR_ROWS 16    // the most rows whose Linear goes through the matrix-vector kernel; more go through tiles
 #define VECTOR_TILE 4     // rows that one of its threadgroups carries at a time
 #define VECTOR_OUTPUTS 8  // outputs of one threadgroup of the matrix-vector kernel
-#define VECTOR_THREADS 64 // its threads
+#define VECTOR_THREADS 128 // its threads
+
+// What is done to the outputs of a product with few rows before they are written.
+
+#define AFTER_NOTHING 0
+#define AFTER_SILU 1    // silu(v * scale)
+#define AFTER_SIGMOID 2 // gain * sigmoid(v * scale)
 
 #define TILE_ROWS 32      // rows of one tile of a GEMM
 #define TILE_OUTPUTS 128  // its outputs
@@ -39,6 +45,51 @@ struct LinearParams {
 #define LINEAR_DATA 3   // [Out, In] or its codes
 #define LINEAR_SCALES 4 // [Out, In/group]; for plain formats the data again
 #define LINEAR_BIASES 5 // as LINEAR_SCALES
+
+// Products of the same few rows with up to four matrices that are stored alike: linear_matvec. Matrices that are not
+// there have no outputs, and the first one's buffers.
+struct MatvecParams {
+  uint32_t rows;       // T
+  uint32_t inputs;     // In
+  uint32_t outputs[4]; // Out of each
+  uint32_t after[4];   // an AFTER_*
+  float scale[4];
+  float gain[4];
+};
+// LINEAR_Y, LINEAR_X, LINEAR_DATA, LINEAR_SCALES, LINEAR_BIASES are the first one's; the others' follow.
+#define MATVEC_Y1 6 // of the second matrix
+#define MATVEC_Y2 7
+#define MATVEC_Y3 8
+#define MATVEC_DATA1 9
+#define MATVEC_DATA2 10
+#define MATVEC_DATA3 11
+#define MATVEC_SCALES1 12
+#define MATVEC_SCALES2 13
+#define MATVEC_SCALES3 14
+#define MATVEC_BIASES1 15
+#define MATVEC_BIASES2 16
+#define MATVEC_BIASES3 17
+
+// The gated read of streams by few rows: hyper_read_norm, then linear_matvec, then hyper_read_mix.
+struct StreamReadParams {
+  uint32_t streams; // n
+  uint32_t width;   // h
+  uint32_t low;     // r
+  uint32_t inject;  // 1: there is something to inject
+  float eps;
+};
+#define READ_WIDE 1  // [T, n*h]
+#define READ_Z 2     // [T, n*h], its norm
+#define READ_Y 3     // [T, h]
+#define READ_GAIN 4  // [T, n]
+#define READ_SCALE 5 // [n*h]
+#define READ_X 1     // [T, h]
+#define READ_LOW 3   // [T, r]
+#define READ_DATA 4  // [n*h, r] as stored
+#define READ_SCALES 5
+#define READ_BIASES 6
+#define READ_STREAMS 16 // n at most
+#define READ_OUTPUTS 4 // columns of x of a threadgroup of hyper_read_mix
 
 // Rows of a stored matrix by number: dense_embed.
 struct EmbedParams {

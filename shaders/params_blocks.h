@@ -131,6 +131,16 @@ struct RoundStateParams {
 #define ROUND_S 1    // [rows, cols]
 #define ROUND_LOSS 2 // [rows, 2]
 
+// Scores of blocks for few rows: qsa_score_few, with the block and the buffers of qsa_score_blocks. A threadgroup takes
+// FEW_BLOCKS blocks of a row, whose queries have at most FEW_QUERY floats.
+#define FEW_BLOCKS 64
+#define FEW_QUERY 2048
+
+// Attention by few rows: qsa_attend_few_* for every FEW_KEYS keys that a row sees, then qsa_attend_join. A threadgroup
+// of the first has FEW_HEADS query heads of a key head.
+#define FEW_KEYS 64
+#define FEW_HEADS 4
+
 // Attention: qsa_attend_*.
 struct AttendParams {
   uint32_t rows;      // to compute
@@ -143,6 +153,7 @@ struct AttendParams {
   uint32_t hkv;
   uint32_t hd;
   uint32_t format;    // of K and V, a ROWS_*
+  uint32_t parts;     // of the keys, in ATTEND_PART
   float scale;        // 1/sqrt(hd)
 };
 #define ATTEND_O 1    // [T, Hq*Hd]
@@ -153,6 +164,7 @@ struct AttendParams {
 #define ATTEND_MASK 6 // [T, words]
 #define ATTEND_K_SCALES 7 // [*, Hkv, (Hd+31)/32] with ROWS_Q8
 #define ATTEND_V_SCALES 8
+#define ATTEND_PART 9 // [T, Hq, parts, Hd+2]: sums of values, then the top score and the sum of the weights
 
 // The most experts of a layer, and the most that a row goes to.
 #define ROUTE_EXPERTS 1024
@@ -185,6 +197,23 @@ struct ExpertParams {
 #define EXPERT_DATA 6   // what the offsets count from
 #define EXPERT_SCALES 7
 #define EXPERT_BIASES 8
+
+// The same for few rows, a pair after the other: moe_few, moe_few_inside, moe_few_sum.
+struct ExpertFewParams {
+  uint32_t inputs;  // In
+  uint32_t from;    // first output to compute
+  uint32_t outputs; // to compute
+  uint32_t experts; // of the table; a pair of another has no numbers
+  uint32_t slots;   // k; pair i is slot i%k of row i/k where nothing is listed
+  uint32_t listed;  // 1: rows of pairs are listed; 0: they go by their slots
+};
+#define EXPERT_IDS 4     // [pairs], expert of a pair
+#define EXPERT_TABLE_UP 9 // moe_few_inside: the second matrix
+#define EXPERT_DATA_UP 10
+#define EXPERT_SCALES_UP 11
+#define EXPERT_BIASES_UP 12
+#define EXPERT_WEIGHT 9  // moe_few_sum: [T, k]
+#define FEW_OUTPUTS 4    // outputs of a threadgroup of moe_few_sum
 
 // The activation of the pairs: moe_activate.
 struct ActivateParams {

@@ -4,7 +4,7 @@ package shaders
 
 import "structs"
 
-const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(RoundStateParams) == 4, \"RoundStateParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 44, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
+const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(RoundStateParams) == 4, \"RoundStateParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 48, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertFewParams) == 24, \"ExpertFewParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
 
 func blocksStructs() []any {
 	return []any{
@@ -20,6 +20,7 @@ func blocksStructs() []any {
 		AttendParams{},
 		RouteParams{},
 		ExpertParams{},
+		ExpertFewParams{},
 		ActivateParams{},
 		SumParams{},
 		GatherParams{},
@@ -147,6 +148,18 @@ const RoundS = 1
 // RoundLoss: [rows, 2]
 const RoundLoss = 2
 
+// FewBlocks: Scores of blocks for few rows: qsa_score_few, with the block and the buffers of qsa_score_blocks. A threadgroup takes FEW_BLOCKS blocks of a row, whose queries have at most FEW_QUERY floats.
+const FewBlocks = 64
+
+// FewQuery: a number that the kernels share.
+const FewQuery = 2048
+
+// FewKeys: Attention by few rows: qsa_attend_few_* for every FEW_KEYS keys that a row sees, then qsa_attend_join. A threadgroup of the first has FEW_HEADS query heads of a key head.
+const FewKeys = 64
+
+// FewHeads: a number that the kernels share.
+const FewHeads = 4
+
 // AttendO: [T, Hq*Hd]
 const AttendO = 1
 
@@ -170,6 +183,9 @@ const AttendKScales = 7
 
 // AttendVScales: a number that the kernels share.
 const AttendVScales = 8
+
+// AttendPart: [T, Hq, parts, Hd+2]: sums of values, then the top score and the sum of the weights
+const AttendPart = 9
 
 // RouteExperts: The most experts of a layer, and the most that a row goes to.
 const RouteExperts = 1024
@@ -209,6 +225,27 @@ const ExpertScales = 7
 
 // ExpertBiases: a number that the kernels share.
 const ExpertBiases = 8
+
+// ExpertIds: [pairs], expert of a pair
+const ExpertIds = 4
+
+// ExpertTableUp: moe_few_inside: the second matrix
+const ExpertTableUp = 9
+
+// ExpertDataUp: a number that the kernels share.
+const ExpertDataUp = 10
+
+// ExpertScalesUp: a number that the kernels share.
+const ExpertScalesUp = 11
+
+// ExpertBiasesUp: a number that the kernels share.
+const ExpertBiasesUp = 12
+
+// ExpertWeight: moe_few_sum: [T, k]
+const ExpertWeight = 9
+
+// FewOutputs: outputs of a threadgroup of moe_few_sum
+const FewOutputs = 4
 
 // ActivateGate: [pairs, Inner]
 const ActivateGate = 1
@@ -353,6 +390,7 @@ type AttendParams struct {
 	Hkv      uint32
 	Hd       uint32
 	Format   uint32  // of K and V, a ROWS_*
+	Parts    uint32  // of the keys, in ATTEND_PART
 	Scale    float32 // 1/sqrt(hd)
 }
 
@@ -373,6 +411,17 @@ type ExpertParams struct {
 	From   uint32 // first output to compute
 	To     uint32 // end of the outputs to compute
 	Gather uint32 // 1: x is rows of the chunk, taken through the list of rows; 0: x has a row for every pair
+}
+
+// ExpertFewParams: The same for few rows, a pair after the other: moe_few, moe_few_inside, moe_few_sum.
+type ExpertFewParams struct {
+	_       structs.HostLayout
+	Inputs  uint32 // In
+	From    uint32 // first output to compute
+	Outputs uint32 // to compute
+	Experts uint32 // of the table; a pair of another has no numbers
+	Slots   uint32 // k; pair i is slot i%k of row i/k where nothing is listed
+	Listed  uint32 // 1: rows of pairs are listed; 0: they go by their slots
 }
 
 // ActivateParams: The activation of the pairs: moe_activate.

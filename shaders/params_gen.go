@@ -4,11 +4,13 @@ package shaders
 
 import "structs"
 
-const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\n"
+const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\n"
 
 func paramsStructs() []any {
 	return []any{
 		LinearParams{},
+		MatvecParams{},
+		StreamReadParams{},
 		EmbedParams{},
 		NormParams{},
 		ElementParams{},
@@ -56,7 +58,16 @@ const VectorTile = 4
 const VectorOutputs = 8
 
 // VectorThreads: its threads
-const VectorThreads = 64
+const VectorThreads = 128
+
+// AfterNothing: a number that the kernels share.
+const AfterNothing = 0
+
+// AfterSilu: silu(v * scale)
+const AfterSilu = 1
+
+// AfterSigmoid: gain * sigmoid(v * scale)
+const AfterSigmoid = 2
 
 // TileRows: rows of one tile of a GEMM
 const TileRows = 32
@@ -84,6 +95,78 @@ const LinearScales = 4
 
 // LinearBiases: as LINEAR_SCALES
 const LinearBiases = 5
+
+// MatvecY1: LINEAR_Y, LINEAR_X, LINEAR_DATA, LINEAR_SCALES, LINEAR_BIASES are the first one's; the others' follow. of the second matrix
+const MatvecY1 = 6
+
+// MatvecY2: a number that the kernels share.
+const MatvecY2 = 7
+
+// MatvecY3: a number that the kernels share.
+const MatvecY3 = 8
+
+// MatvecData1: a number that the kernels share.
+const MatvecData1 = 9
+
+// MatvecData2: a number that the kernels share.
+const MatvecData2 = 10
+
+// MatvecData3: a number that the kernels share.
+const MatvecData3 = 11
+
+// MatvecScales1: a number that the kernels share.
+const MatvecScales1 = 12
+
+// MatvecScales2: a number that the kernels share.
+const MatvecScales2 = 13
+
+// MatvecScales3: a number that the kernels share.
+const MatvecScales3 = 14
+
+// MatvecBiases1: a number that the kernels share.
+const MatvecBiases1 = 15
+
+// MatvecBiases2: a number that the kernels share.
+const MatvecBiases2 = 16
+
+// MatvecBiases3: a number that the kernels share.
+const MatvecBiases3 = 17
+
+// ReadWide: [T, n*h]
+const ReadWide = 1
+
+// ReadZ: [T, n*h], its norm
+const ReadZ = 2
+
+// ReadY: [T, h]
+const ReadY = 3
+
+// ReadGain: [T, n]
+const ReadGain = 4
+
+// ReadScale: [n*h]
+const ReadScale = 5
+
+// ReadX: [T, h]
+const ReadX = 1
+
+// ReadLow: [T, r]
+const ReadLow = 3
+
+// ReadData: [n*h, r] as stored
+const ReadData = 4
+
+// ReadScales: a number that the kernels share.
+const ReadScales = 5
+
+// ReadBiases: a number that the kernels share.
+const ReadBiases = 6
+
+// ReadStreams: n at most
+const ReadStreams = 16
+
+// ReadOutputs: columns of x of a threadgroup of hyper_read_mix
+const ReadOutputs = 4
 
 // EmbedY: [T, In]
 const EmbedY = 1
@@ -157,6 +240,28 @@ type LinearParams struct {
 	Rows    uint32 // T
 	Inputs  uint32 // In
 	Outputs uint32 // Out
+}
+
+// MatvecParams: Products of the same few rows with up to four matrices that are stored alike: linear_matvec. Matrices that are not
+// there have no outputs, and the first one's buffers.
+type MatvecParams struct {
+	_       structs.HostLayout
+	Rows    uint32    // T
+	Inputs  uint32    // In
+	Outputs [4]uint32 // Out of each
+	After   [4]uint32 // an AFTER_*
+	Scale   [4]float32
+	Gain    [4]float32
+}
+
+// StreamReadParams: The gated read of streams by few rows: hyper_read_norm, then linear_matvec, then hyper_read_mix.
+type StreamReadParams struct {
+	_       structs.HostLayout
+	Streams uint32 // n
+	Width   uint32 // h
+	Low     uint32 // r
+	Inject  uint32 // 1: there is something to inject
+	Eps     float32
 }
 
 // EmbedParams: Rows of a stored matrix by number: dense_embed.

@@ -21,7 +21,7 @@ kernel void ple_gather(device float *e [[buffer(GATHER_E)]],
   m.biases = biases;
   m.in = p.dim;
   float v[8];
-  stored_eight(v, m, row, first);
+  stored_eight<false>(v, m, row, first);
   for (uint c = 0; c < 8; c++)
     if (first + c < p.dim) e[ulong(row) * p.dim + first + c] = v[c];
 }

@@ -70,9 +70,63 @@ kernel void qsa_score_blocks(device float *score [[buffer(SCORE_OUT)]],
       simdgroup_store(total[i][j], score + ulong(row + sr + i * 8) * p.stride + block + sc + j * 8, p.stride);
 }
 
+// qsa_score_few: the same for few rows. One threadgroup per (FEW_BLOCKS blocks, row); eight lanes share a block's key, four
+// dims each in turn. dim is a multiple of 4, heads * dim at most FEW_QUERY.
+//
+//   score, iq, bk  as above
+kernel void qsa_score_few(device float *score [[buffer(SCORE_OUT)]],
+                          device const float *iq [[buffer(SCORE_IQ)]],
+                          device const float *bk [[buffer(SCORE_BK)]],
+                          constant ScoreBlocksParams &p [[buffer(PARAMS)]],
+                          uint2 group [[threadgroup_position_in_grid]],
+                          uint tid [[thread_index_in_threadgroup]]) {
+  threadgroup float4 query[FEW_QUERY / 4];
+  const uint row = group.y, fours = p.dim / 4, part = tid % 8;
+  device const float *in = iq + ulong(p.first_row + row) * p.cols + p.from;
+  for (uint e = tid; e < p.heads * fours; e += BLOCK_THREADS) {
+    device const float *q = in + e / fours * p.head_stride + e % fours * 4;
+    query[e] = float4(q[0], q[1], q[2], q[3]);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint i = tid / 8; i < FEW_BLOCKS; i += BLOCK_THREADS / 8) {
+    const uint block = group.x * FEW_BLOCKS + i;
+    device const float4 *key = (device const float4 *)(bk + ulong(min(block, p.blocks - 1)) * p.dim);
+    float total = 0.0f;
+    for (uint head = 0; head < p.heads; head++) {
+      float dot = 0.0f;
+      for (uint d = part; d < fours; d += 8) {
+        const float4 a = query[head * fours + d], b = key[d];
+        dot = fma(a[3], b[3], fma(a[2], b[2], fma(a[1], b[1], fma(a[0], b[0], dot))));
+      }
+      for (ushort m = 1; m < 8; m *= 2) dot += simd_shuffle_xor(dot, m);
+      total += dot > 0.0f ? dot * p.scale : 0.0f;
+    }
+    if (part == 0 && block < p.blocks) score[ulong(row) * p.stride + block] = total;
+  }
+}
+
+// The digit of eight bits at `shift` of the want-th highest of those that bins counts, plus one, and its rank among the
+// numbers that share it: known to all lanes. Lane l owns the bins [8l, 8l+8); `above` counts those of the lanes past it.
+METAL_FUNC uint2 select_digit(threadgroup atomic_uint *bins, uint want, uint lane) {
+  uint own = 0;
+  for (uint i = 0; i < 8; i++) own += atomic_load_explicit(&bins[lane * 8 + i], memory_order_relaxed);
+  uint above = simd_sum(own) - simd_prefix_inclusive_sum(own);
+  uint found = 0, rank = 0; // in the one lane that holds it
+  for (int i = 7; i >= 0; i--) {
+    const uint n = atomic_load_explicit(&bins[lane * 8 + uint(i)], memory_order_relaxed);
+    if (found == 0 && above < want && above + n >= want) {
+      found = lane * 8 + uint(i) + 1;
+      rank = want - above;
+    }
+    above += n;
+  }
+  return uint2(simd_max(found), simd_max(rank));
+}
+
 // qsa_select_blocks: the `budget` best of a row's complete blocks, ties to the lower block, without sorting.
-// One simdgroup per row. Scores are not negative, so their bits order as they do: four counting passes of eight bits
-// find the budget-th highest; the last pass lists, ascending, what is above it and the first of those equal to it.
+// One threadgroup per row, of any number of simdgroups. Scores are not negative, so their bits order as they do: four
+// counting passes of eight bits find the budget-th highest; the last pass lists, ascending, what is above it and the
+// first of those equal to it, a stretch of blocks to each simdgroup, which first counts what those before it list.
 // Only rows with more complete blocks than the budget come here.
 //
 //   list   [*, budget]    of all rows of the chunk
@@ -82,46 +136,59 @@ kernel void qsa_select_blocks(device int *list [[buffer(SELECT_LIST)]],
                               device uint *mask [[buffer(SELECT_MASK)]],
                               device const float *score [[buffer(SELECT_SCORE)]],
                               constant SelectBlocksParams &p [[buffer(PARAMS)]],
-                              uint row [[threadgroup_position_in_grid]],
+                              uint3 group [[threadgroup_position_in_grid]],
+                              uint3 size [[threads_per_threadgroup]],
+                              uint tid [[thread_index_in_threadgroup]],
+                              uint simd [[simdgroup_index_in_threadgroup]],
                               uint lane [[thread_index_in_simdgroup]]) {
   threadgroup atomic_uint bins[256];
+  threadgroup uint counts[64]; // by simdgroup: of its stretch what is above the threshold, and what is equal
+  const uint row = group.x, simds = size.x / SIMD_WIDTH;
   const uint complete = (p.pos + p.first_row + row + 1) / p.ratio;
   device const float *s = score + ulong(row) * p.stride;
   uint known = 0, seen = 0, want = p.budget; // leading bits of the threshold, their mask, its rank among their equals
   for (int shift = 24; shift >= 0; shift -= 8) {
-    for (uint i = lane; i < 256; i += 32) atomic_store_explicit(&bins[i], 0u, memory_order_relaxed);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint j = lane; j < complete; j += 32) {
+    for (uint i = tid; i < 256; i += size.x) atomic_store_explicit(&bins[i], 0u, memory_order_relaxed);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint j = tid; j < complete; j += size.x) {
       const uint bits = as_type<uint>(s[j]);
       if ((bits & seen) == known) atomic_fetch_add_explicit(&bins[(bits >> shift) & 255u], 1u, memory_order_relaxed);
     }
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    // lane l owns the bins [8l, 8l+8); `above` counts those of the lanes past it
-    uint own = 0;
-    for (uint i = 0; i < 8; i++) own += atomic_load_explicit(&bins[lane * 8 + i], memory_order_relaxed);
-    uint above = simd_sum(own) - simd_prefix_inclusive_sum(own);
-    uint found = 0, rank = 0; // digit + 1 and the rank within it, in the one lane that holds it
-    for (int i = 7; i >= 0; i--) {
-      const uint n = atomic_load_explicit(&bins[lane * 8 + uint(i)], memory_order_relaxed);
-      if (found == 0 && above < want && above + n >= want) {
-        found = lane * 8 + uint(i) + 1;
-        rank = want - above;
-      }
-      above += n;
-    }
-    found = simd_max(found);
-    want = simd_max(rank);
-    known |= (found - 1) << uint(shift);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    const uint2 digit = select_digit(bins, want, lane);
+    want = digit[1];
+    known |= (digit[0] - 1) << uint(shift);
     seen |= 255u << uint(shift);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  const uint stretch = (complete + size.x - 1) / size.x * SIMD_WIDTH, from = simd * stretch, to = min(complete, from + stretch);
   uint taken = 0, equal = 0; // listed so far, and equals met so far
-  for (uint base = 0; base < complete; base += 32) {
+  if (simds > 1) {
+    uint above = 0, ties = 0;
+    for (uint j = from + lane; j < to; j += SIMD_WIDTH) {
+      const uint bits = as_type<uint>(s[j]);
+      above += bits > known ? 1u : 0u;
+      ties += bits == known ? 1u : 0u;
+    }
+    above = simd_sum(above);
+    ties = simd_sum(ties);
+    if (lane == 0) {
+      counts[simd * 2] = above;
+      counts[simd * 2 + 1] = ties;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = 0; i < simd; i++) {
+      taken += counts[i * 2];
+      equal += counts[i * 2 + 1];
+    }
+    taken += min(equal, want);
+  }
+  for (uint base = from; base < to; base += SIMD_WIDTH) {
     const uint j = base + lane;
-    const uint bits = j < complete ? as_type<uint>(s[j]) : 0u;
-    const uint tie = j < complete && bits == known ? 1u : 0u;
+    const uint bits = j < to ? as_type<uint>(s[j]) : 0u;
+    const uint tie = j < to && bits == known ? 1u : 0u;
     const uint before = equal + simd_prefix_exclusive_sum(tie);
-    const uint chosen = j < complete && (bits > known || (tie == 1u && before < want)) ? 1u : 0u;
+    const uint chosen = j < to && (bits > known || (tie == 1u && before < want)) ? 1u : 0u;
     const uint place = taken + simd_prefix_exclusive_sum(chosen);
     const uint word = simd_sum(chosen << lane);
     if (chosen == 1u) list[ulong(p.first_row + row) * p.budget + place] = int(j);
@@ -378,3 +445,174 @@ QSA_ATTEND(qsa_attend_gather_float_32, float, 32, GATHER_ROWS, true)
 QSA_ATTEND(qsa_attend_gather_float_64, float, 64, GATHER_ROWS, true)
 QSA_ATTEND(qsa_attend_gather_float_128, float, 128, GATHER_ROWS, true)
 QSA_ATTEND(qsa_attend_gather_float_256, float, 256, GATHER_ROWS, true)
+
+// How many keys a row of the chunk sees.
+METAL_FUNC uint attend_keys(constant AttendParams &p, uint row) {
+  const uint position = p.pos + row, blocks = (position + 1) / p.ratio;
+  return blocks > p.budget ? position + 1 - (blocks - p.budget) * p.ratio : position + 1;
+}
+
+// Dims [c, c+4) of a head of a row, zeros from hd on.
+template <int FORMAT>
+METAL_FUNC float4 attend_four(AttendCache cache, constant AttendParams &p, uint token, uint head, uint c) {
+  if (FORMAT == ROWS_F32 && p.hd % 4 == 0) // whole float4s
+    return c < p.hd ? *(device const float4 *)(cache.data + ((ulong(token) * p.hkv + head) * p.hd + c) * 4) : float4(0.0f);
+  float4 v = float4(0.0f);
+  for (uint i = 0; i < 4; i++)
+    if (c + i < p.hd) v[i] = attend_value<FORMAT>(cache, p, token, head, c + i);
+  return v;
+}
+
+// A part of a row's keys, and the query heads that attend to it.
+struct AttendFew {
+  uint head;  // key head
+  uint heads; // query heads, FEW_HEADS at most
+  uint n;     // keys
+};
+
+// ss[key][head] = q . k. Eight lanes share a key, four dims each in turn.
+template <int HD, int FORMAT>
+METAL_FUNC void attend_few_scores(threadgroup float4 *ss, threadgroup const float4 *qs, AttendCache keys, threadgroup const uint *tokens,
+                                  constant AttendParams &p, uint head, uint tid) {
+  const uint part = tid % 8;
+  for (uint i = tid / 8; i < FEW_KEYS; i += BLOCK_THREADS / 8) {
+    float4 dots = float4(0.0f);
+    for (uint d = part; d < HD / 4; d += 8) {
+      const float4 key = attend_four<FORMAT>(keys, p, tokens[i], head, d * 4);
+      for (int h = 0; h < FEW_HEADS; h++) {
+        const float4 q = qs[h * (HD / 4) + d];
+        dots[h] = fma(q[3], key[3], fma(q[2], key[2], fma(q[1], key[1], fma(q[0], key[0], dots[h]))));
+      }
+    }
+    for (int h = 0; h < FEW_HEADS; h++)
+      for (ushort m = 1; m < 8; m *= 2) dots[h] += simd_shuffle_xor(dots[h], m);
+    if (part == 0) ss[i] = dots;
+  }
+}
+
+// Columns of the sums of values, each thread every BLOCK_THREADS'th of them, keys in their order.
+template <int HD, int FORMAT>
+METAL_FUNC void attend_few_values(device float *out, uint pitch, threadgroup const float4 *ss, AttendCache values, threadgroup const uint *tokens,
+                                  constant AttendParams &p, AttendFew few, uint tid) {
+  for (uint c = tid; c < p.hd; c += BLOCK_THREADS) {
+    float4 sums = float4(0.0f);
+    for (uint i = 0; i < FEW_KEYS; i += 8) {
+      if (i >= few.n) break;
+      float v[8];
+      for (uint j = 0; j < 8; j++) v[j] = attend_value<FORMAT>(values, p, tokens[i + j], few.head, c);
+      for (uint j = 0; j < 8; j++) {
+        const float4 weights = ss[i + j];
+        for (int h = 0; h < FEW_HEADS; h++) sums[h] = fma(weights[h], v[j], sums[h]);
+      }
+    }
+    for (uint h = 0; h < FEW_HEADS; h++)
+      if (h < few.heads) out[h * pitch + c] = sums[h];
+  }
+}
+
+// qsa_attend_few: attention by few rows to FEW_KEYS of the keys that a row sees, float32 from end to end. One threadgroup
+// per (part of the keys, key head and FEW_HEADS of its query heads, row). Which keys are a part's goes by the row alone,
+// so that a row's bits do not depend on the rows beside it. A row that has fewer parts leaves the others alone.
+//
+//   part  [rows, hq, parts, hd+2]   sums of weighted values, the top score, the sum of the weights
+//   the others as in qsa_attend
+//   grid: x over parts, y over key heads and, in each, tiles of query heads, z over rows
+template <int HD>
+kernel void qsa_attend_few(device float *part [[buffer(ATTEND_PART)]],
+                           device const float *qg [[buffer(ATTEND_QG)]],
+                           device const uchar *k [[buffer(ATTEND_K)]],
+                           device const uchar *v [[buffer(ATTEND_V)]],
+                           device const half *k_scales [[buffer(ATTEND_K_SCALES)]],
+                           device const half *v_scales [[buffer(ATTEND_V_SCALES)]],
+                           device const int *list [[buffer(ATTEND_LIST)]],
+                           constant AttendParams &p [[buffer(PARAMS)]],
+                           uint3 group [[threadgroup_position_in_grid]],
+                           uint tid [[thread_index_in_threadgroup]],
+                           uint simd [[simdgroup_index_in_threadgroup]],
+                           uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float4 qs[FEW_HEADS * HD / 4]; // [head][dims]
+  threadgroup float4 ss[FEW_KEYS];           // [key][head]: scores, then weights
+  threadgroup uint tokens[FEW_KEYS];
+  const uint row = p.first_row + group.z, per = p.hq / p.hkv, tiles = (per + FEW_HEADS - 1) / FEW_HEADS;
+  const uint keys = attend_keys(p, row), first = group.x * FEW_KEYS;
+  if (first >= keys) return; // the whole threadgroup
+  AttendFew few;
+  few.head = group.y / tiles;
+  few.heads = min(uint(FEW_HEADS), per - group.y % tiles * FEW_HEADS);
+  few.n = min(uint(FEW_KEYS), keys - first);
+  const ulong query = ulong(row) * p.hq + few.head * per + group.y % tiles * FEW_HEADS;
+  AttendCache keys_of, values_of;
+  keys_of.data = k;
+  keys_of.scales = k_scales;
+  values_of.data = v;
+  values_of.scales = v_scales;
+
+  for (uint e = tid; e < FEW_HEADS * HD; e += BLOCK_THREADS) {
+    const uint h = e / HD, c = e % HD;
+    ((threadgroup float *)qs)[e] = h < few.heads && c < p.hd ? qg[(query + h) * 2 * p.hd + c] * p.scale : 0.0f;
+  }
+  if (tid < FEW_KEYS) tokens[tid] = attend_token(list, p, row, first + min(tid, few.n - 1));
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (p.format == ROWS_F32) attend_few_scores<HD, ROWS_F32>(ss, qs, keys_of, tokens, p, few.head, tid);
+  else if (p.format == ROWS_F16) attend_few_scores<HD, ROWS_F16>(ss, qs, keys_of, tokens, p, few.head, tid);
+  else attend_few_scores<HD, ROWS_Q8>(ss, qs, keys_of, tokens, p, few.head, tid);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  // a simdgroup for each head: weights of the part's keys, and nothing for those past them
+  threadgroup float *scores = (threadgroup float *)ss + simd;
+  float score[FEW_KEYS / SIMD_WIDTH], top = -FLT_MAX, sum = 0.0f;
+  for (uint i = 0; i < FEW_KEYS / SIMD_WIDTH; i++) {
+    score[i] = i * SIMD_WIDTH + lane < few.n ? scores[(i * SIMD_WIDTH + lane) * FEW_HEADS] : -FLT_MAX;
+    top = max(top, score[i]);
+  }
+  top = simd_max(top);
+  for (uint i = 0; i < FEW_KEYS / SIMD_WIDTH; i++) {
+    const float e = i * SIMD_WIDTH + lane < few.n ? exp(score[i] - top) : 0.0f;
+    scores[(i * SIMD_WIDTH + lane) * FEW_HEADS] = e;
+    sum += e;
+  }
+  sum = simd_sum(sum);
+  const uint pitch = p.parts * (p.hd + 2);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  device float *out = part + ((ulong(group.z) * p.hq + few.head * per + group.y % tiles * FEW_HEADS) * p.parts + group.x) * (p.hd + 2);
+  if (lane == 0 && simd < few.heads) {
+    out[simd * pitch + p.hd] = top;
+    out[simd * pitch + p.hd + 1] = sum;
+  }
+  if (p.format == ROWS_F32) attend_few_values<HD, ROWS_F32>(out, pitch, ss, values_of, tokens, p, few, tid);
+  else if (p.format == ROWS_F16) attend_few_values<HD, ROWS_F16>(out, pitch, ss, values_of, tokens, p, few, tid);
+  else attend_few_values<HD, ROWS_Q8>(out, pitch, ss, values_of, tokens, p, few, tid);
+}
+static_assert(FEW_HEADS == BLOCK_SIMDS && FEW_HEADS == 4, "a simdgroup weighs one head's keys, and float4 holds all heads");
+#define QSA_ATTEND_FEW(name, dims) template [[host_name(#name)]] [[kernel]] decltype(qsa_attend_few<dims>) qsa_attend_few<dims>;
+QSA_ATTEND_FEW(qsa_attend_few_32, 32)
+QSA_ATTEND_FEW(qsa_attend_few_64, 64)
+QSA_ATTEND_FEW(qsa_attend_few_128, 128)
+QSA_ATTEND_FEW(qsa_attend_few_256, 256)
+
+// qsa_attend_join: the parts of qsa_attend_few, ascending: o = their sums of values, each scaled to the row's top score,
+// over their weights * sigmoid(gate). One threadgroup per (query head, row).
+//
+//   o   [*, hq*hd]    qg  [*, hq*2*hd]    part  [rows, hq, parts, hd+2]
+kernel void qsa_attend_join(device float *o [[buffer(ATTEND_O)]],
+                            device const float *qg [[buffer(ATTEND_QG)]],
+                            device const float *part [[buffer(ATTEND_PART)]],
+                            constant AttendParams &p [[buffer(PARAMS)]],
+                            uint2 group [[threadgroup_position_in_grid]],
+                            uint tid [[thread_index_in_threadgroup]]) {
+  const uint row = p.first_row + group.y, parts = (attend_keys(p, row) + FEW_KEYS - 1) / FEW_KEYS;
+  device const float *in = part + (ulong(group.y) * p.hq + group.x) * p.parts * (p.hd + 2);
+  float top = -FLT_MAX;
+  for (uint i = 0; i < parts; i++) top = max(top, in[i * (p.hd + 2) + p.hd]);
+  for (uint c = tid; c < p.hd; c += BLOCK_THREADS) {
+    float sum = 0.0f, weights = 0.0f;
+    for (uint i = 0; i < parts; i++) {
+      device const float *one = in + i * (p.hd + 2);
+      const float share = exp(one[p.hd] - top);
+      sum = fma(share, one[c], sum);
+      weights = fma(share, one[p.hd + 1], weights);
+    }
+    const ulong query = ulong(row) * p.hq + group.x;
+    o[query * p.hd + c] = sum / weights * sigmoid(qg[(query * 2 + 1) * p.hd + c]);
+  }
+}

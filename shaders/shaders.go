@@ -57,7 +57,7 @@ func Source(library string) (string, error) {
 		}
 	}
 	out.WriteString("#line 1 \"asserts\"\n" + paramsAsserts + blocksAsserts)
-	for _, name := range slices.Concat([]string{"common/prelude.metal", "common/stored.metal", "common/tile.metal"}, parts) {
+	for _, name := range slices.Concat([]string{"common/prelude.metal", "common/stored.metal", "common/tile.metal", "common/vector.metal"}, parts) {
 		if err := appendFile(&out, name); err != nil {
 			return "", fmt.Errorf("assemble kernel library %q: %w", library, err)
 		}

@@ -45,6 +45,21 @@ func (a *apartSlots) release(b *Backend) {
 	*a = apartSlots{}
 }
 
+// stale says that what lies at data in a slot is not in the slot's twin.
+func (c *choices) stale(data []byte) bool {
+	for _, m := range c.slots {
+		a := &m.apart
+		for i, part := range m.buffers {
+			host := part.buf.Bytes()
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(host)))
+			if at < uintptr(len(host)) {
+				return a.buffers != nil && a.stale[i*a.each+int(at)/a.pitch]
+			}
+		}
+	}
+	return false
+}
+
 // expect marks the slots that a sweep fills: at its start, and again where it breaks off, since nobody knows then what
 // came over.
 func (a *apartSlots) expect(items []ops.Item) {

@@ -13,6 +13,8 @@ const (
 	meanBlocks   kernel[shaders.MeanBlocksParams]   = "qsa_mean_blocks"
 	scoreBlocks  kernel[shaders.ScoreBlocksParams]  = "qsa_score_blocks"
 	selectBlocks kernel[shaders.SelectBlocksParams] = "qsa_select_blocks"
+	scoreFew     kernel[shaders.ScoreBlocksParams]  = "qsa_score_few"
+	attendJoin   kernel[shaders.AttendParams]       = "qsa_attend_join"
 )
 
 const (
@@ -24,17 +26,22 @@ const (
 	scoreBytes = 32 << 20
 	// attendWork is how much one dispatch of attention computes.
 	attendWork = 50e9
+	// selectThreads are those that choose a row's blocks where the rows are few.
+	selectThreads = 512
 )
 
 // attendKernel is the kernel of one form for heads of at most hd dims.
 func (b *Backend) attendKernel(form string, hd int) (kernel[shaders.AttendParams], bool) {
-	stage := "half"
+	stage := "_half"
 	if b.float32 {
-		stage = "float"
+		stage = "_float"
+	}
+	if form == "few" {
+		stage = "" // float32 in every class
 	}
 	for _, dims := range []int{32, 64, 128, 256} {
 		if hd <= dims {
-			return kernel[shaders.AttendParams](fmt.Sprintf("qsa_attend_%s_%s_%d", form, stage, dims)), true
+			return kernel[shaders.AttendParams](fmt.Sprintf("qsa_attend_%s%s_%d", form, stage, dims)), true
 		}
 	}
 	return "", false
@@ -124,23 +131,31 @@ type span struct{ from, to, stride int }
 // chooseRows scores some rows and lists their best blocks.
 func (e *encoding) chooseRows(x *index, scores region, iq ops.Tensor, h ops.Heads, bk ops.Tensor, s span) {
 	const tile = shaders.ScoreTile
-	rows, blocks := s.to-s.from, (x.pos+s.to)/x.ratio
-	dispatch(e, scoreBlocks, shaders.ScoreBlocksParams{
-		Rows: uint32(rows), FirstRow: uint32(s.from), Blocks: uint32(blocks), Stride: uint32(s.stride), Cols: uint32(iq.Cols),
+	rows, complete := s.to-s.from, (x.pos+s.to)/x.ratio
+	score, threads := scoreBlocks, simdWidth
+	groups := metal.Size{X: blocks(complete, tile), Y: blocks(rows, tile), Z: 1}
+	if few(x.rows) {
+		threads = selectThreads
+		if h.Dim%4 == 0 && h.N*h.Dim <= shaders.FewQuery && bk.Off%4 == 0 {
+			score, groups = scoreFew, metal.Size{X: blocks(complete, shaders.FewBlocks), Y: rows, Z: 1}
+		}
+	}
+	dispatch(e, score, shaders.ScoreBlocksParams{
+		Rows: uint32(rows), FirstRow: uint32(s.from), Blocks: uint32(complete), Stride: uint32(s.stride), Cols: uint32(iq.Cols),
 		From: uint32(h.From), Heads: uint32(h.N), HeadStride: uint32(h.Stride), Dim: uint32(h.Dim),
 		Scale: float32(1 / math.Sqrt(float64(h.Dim))),
 	}, launch{
 		buffers: []region{shaders.ScoreOut: scores, shaders.ScoreIq: at(iq), shaders.ScoreBk: at(bk)},
-		groups:  metal.Size{X: (blocks + tile - 1) / tile, Y: (rows + tile - 1) / tile, Z: 1},
+		groups:  groups,
 		threads: shaders.BlockThreads,
-		work:    2 * float64(rows) * float64(blocks*h.N*h.Dim),
+		work:    2 * float64(rows) * float64(complete*h.N*h.Dim),
 	})
 	dispatch(e, selectBlocks, shaders.SelectBlocksParams{
 		FirstRow: uint32(s.from), Pos: uint32(x.pos), Ratio: uint32(x.ratio), Budget: uint32(x.budget),
 		Stride: uint32(s.stride), Words: uint32(x.words),
 	}, launch{
 		buffers: []region{shaders.SelectList: x.list.whole(), shaders.SelectMask: x.mask.whole(), shaders.SelectScore: scores},
-		groups:  metal.Size{X: rows, Y: 1, Z: 1}, threads: simdWidth,
+		groups:  metal.Size{X: rows, Y: 1, Z: 1}, threads: threads,
 	})
 }
 
@@ -170,6 +185,10 @@ func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, chosen ops.Index, pos
 	if x.scored < x.rows && !e.failed() {
 		a.buffers[shaders.AttendList], a.buffers[shaders.AttendMask] = x.list.whole(), x.mask.whole()
 	}
+	if few(o.Rows) {
+		a.few(o)
+		return
+	}
 	far := min(max(b.choices.dense()-pos, x.scored), x.rows) // first row that gathers
 	pairs, group := shaders.DenseRows, d.Hq/d.Hkv
 	if b.float32 {
@@ -192,17 +211,47 @@ type attend struct {
 	buffers []region
 }
 
+// params are those of a dispatch for rows [from, to).
+func (a *attend) params(from, to int) shaders.AttendParams {
+	return shaders.AttendParams{
+		Rows: uint32(to - from), FirstRow: uint32(from), Pos: uint32(a.pos), Ratio: uint32(a.ratio), Budget: uint32(a.budget),
+		Words: uint32(a.words), Hq: uint32(a.Hq), Hkv: uint32(a.Hkv), Hd: uint32(a.Hd),
+		Format: uint32(a.format), Scale: float32(1 / math.Sqrt(float64(a.Hd))),
+	}
+}
+
+// few attends all rows, which are few: the keys of a row go to as many threadgroups as they make parts, and what those
+// found is joined.
+func (a *attend) few(o ops.Tensor) {
+	parts := attendParts(a.pos+a.rows, a.ratio, a.budget)
+	k, _ := a.encoding.b.attendKernel("few", a.Hd)
+	p := a.params(0, a.rows)
+	p.Parts = uint32(parts)
+	part := a.take(attendScratch(a.AttentionDims, a.rows, parts))
+	l := launch{buffers: append(a.buffers[:len(a.buffers):len(a.buffers)], part), threads: shaders.BlockThreads}
+	l.groups = metal.Size{X: parts, Y: a.Hkv * blocks(a.Hq/a.Hkv, shaders.FewHeads), Z: a.rows}
+	dispatch(a.encoding, k, p, l)
+	l.groups = metal.Size{X: a.Hq, Y: a.rows, Z: 1}
+	dispatch(a.encoding, attendJoin, p, l)
+}
+
+// attendParts is how many parts the keys make that a row with so much context sees at most.
+func attendParts(context, ratio, budget int) int {
+	return blocks(min(context, (budget+1)*ratio), shaders.FewKeys)
+}
+
+// attendScratch is what few rows leave for the join.
+func attendScratch(d ops.AttentionDims, rows, parts int) int {
+	return 4 * rows * d.Hq * parts * (d.Hd + 2)
+}
+
 // cut attends rows [from, to), each to at most keys tokens, in dispatches of bounded work.
 func (a *attend) cut(from, to, keys int, form func(from, to int) (kernel[shaders.AttendParams], metal.Size)) {
 	row := 4 * float64(keys*a.Hq*a.Hd)
 	for from < to {
 		end := min(to, from+max(1, int(attendWork/row)))
 		k, groups := form(from, end)
-		dispatch(a.encoding, k, shaders.AttendParams{
-			Rows: uint32(end - from), FirstRow: uint32(from), Pos: uint32(a.pos), Ratio: uint32(a.ratio), Budget: uint32(a.budget),
-			Words: uint32(a.words), Hq: uint32(a.Hq), Hkv: uint32(a.Hkv), Hd: uint32(a.Hd),
-			Format: uint32(a.format), Scale: float32(1 / math.Sqrt(float64(a.Hd))),
-		}, launch{buffers: a.buffers, groups: groups, threads: shaders.BlockThreads, work: row * float64(end-from)})
+		dispatch(a.encoding, k, a.params(from, end), launch{buffers: a.buffers, groups: groups, threads: shaders.BlockThreads, work: row * float64(end-from)})
 		from = end
 	}
 }

@@ -42,21 +42,23 @@ type Backend struct {
 	float32 bool
 	limit   int64
 
-	mu      sync.Mutex // guards everything below; an operation holds it from begin to end
-	err     error      // the first since the last Wait
-	lent    int64      // bytes held on the device
-	cmd     commands
-	copies  copies
-	kernels kernels
-	weights weights
-	ropes   ropeTables
-	scratch arena                   // of the operation in progress, for the device alone
-	uploads arena                   // written by the host for pending work
-	named   map[scratchPart]*memory // scratch that is kept from operation to operation
-	choices choices                 // of blocks and experts, which the host reads
-	dying   []*memory               // freed, but pending work may use it
-	sweep   ops.Sweep               // whose records pending work uses; ended once that is done
-	spent   [ops.Parts]time.Duration
+	mu       sync.Mutex // guards everything below; an operation holds it from begin to end
+	err      error      // the first since the last Wait
+	lent     int64      // bytes held on the device
+	cmd      commands
+	waiting  matvecs // not in cmd yet
+	copies   copies
+	kernels  kernels
+	weights  weights
+	ropes    ropeTables
+	scratch  arena                      // of the operation in progress, for the device alone
+	uploads  arena                      // written by the host for pending work
+	named    map[scratchPart]*memory    // scratch that is kept from operation to operation
+	choices  choices                    // of blocks and experts, which the host reads
+	resident map[*byte]*residentExperts // by the first expert of a layer
+	dying    []*memory                  // freed, but pending work may use it
+	sweep    ops.Sweep                  // whose records pending work uses; ended once that is done
+	spent    [ops.Parts]time.Duration
 }
 
 // New opens a queue on the device, which stays the caller's to close after Close. Kernels are compiled as they are
@@ -68,12 +70,13 @@ func New(device metal.Device, o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		device: device, page: max(1, device.Properties().PageBytes), float32: o.Float32, limit: o.MemoryBytes,
-		family:  cmp.Or(o.Family, family),
-		cmd:     commands{queue: queue},
-		kernels: newKernels(device),
-		weights: newWeights(o.Mapped),
-		named:   map[scratchPart]*memory{},
-		uploads: arena{place: shared},
+		family:   cmp.Or(o.Family, family),
+		cmd:      commands{queue: queue},
+		kernels:  newKernels(device),
+		weights:  newWeights(o.Mapped),
+		named:    map[scratchPart]*memory{},
+		resident: map[*byte]*residentExperts{},
+		uploads:  arena{place: shared},
 	}
 	b.apart, _ = device.(metal.LocalMemory)
 	return b, nil
@@ -125,6 +128,7 @@ func (b *Backend) Mark(part ops.Part) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if part != b.cmd.part {
+		b.flush()
 		b.fail(b.cmd.commit())
 		b.cmd.part = part
 	}
@@ -162,6 +166,7 @@ func (b *Backend) Wait(ctx context.Context) error {
 // It waits once, for the last command buffer: a queue runs them in order, so that the others are done by then and
 // their statuses are there to be read.
 func (b *Backend) drain(ctx context.Context) error {
+	b.flush()
 	b.fail(b.cmd.commit())
 	for len(b.cmd.flying) > 0 {
 		flying := slices.Clone(b.cmd.flying)
@@ -217,6 +222,7 @@ func (b *Backend) DropScratch() {
 }
 
 func (b *Backend) dropScratch() {
+	b.flush()
 	for _, m := range b.named {
 		b.release(m)
 	}

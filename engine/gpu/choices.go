@@ -47,8 +47,8 @@ func (b *Backend) ForceRoute(experts []int32, weights []float32, k int) ops.Rout
 	e.sync() // pending work may still write to where routes lie
 	t := e.newRoute(len(experts)/k, k)
 	if !e.failed() {
-		copy(intsOf(t.experts.buf.Bytes()), experts)
-		copy(floatsOf(t.weights.buf.Bytes()), weights)
+		copy(intsOf(t.experts.view(4*len(experts))), experts)
+		copy(floatsOf(t.weights.view(4*len(weights))), weights)
 	}
 	return t
 }

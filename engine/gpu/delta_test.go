@@ -29,8 +29,14 @@ func compare(t *testing.T, b *gpu.Backend, tol float64, run func(b ops.Backend) 
 // sameBits demands that an operation over rows [0, n) gives the same bits however they are cut into chunks.
 func sameBits(t *testing.T, b *gpu.Backend, n int, run func(b ops.Backend, cuts []int) []ops.Tensor) {
 	t.Helper()
+	sameBitsCut(t, b, [][]int{{0, n}, every(n, 1), every(n, 3)}, run)
+}
+
+// sameBitsCut compares every cut with the first.
+func sameBitsCut(t *testing.T, b *gpu.Backend, all [][]int, run func(b ops.Backend, cuts []int) []ops.Tensor) {
+	t.Helper()
 	var want []ops.Tensor
-	for i, cuts := range [][]int{{0, n}, every(n, 1), every(n, 3)} {
+	for i, cuts := range all {
 		got := run(b, cuts)
 		wait(t, b)
 		if i == 0 {

@@ -86,11 +86,19 @@ func (b *Backend) RMSNormHeads(x ops.Tensor, h ops.Heads, scale []float32, eps f
 // norm picks the kernel by the width of a run alone: what a row's sums are may not depend on anything else.
 func (e *encoding) norm(p shaders.NormParams, y, x, scale region) {
 	buffers := []region{shaders.NormY: y, shaders.NormX: x, shaders.NormScale: scale}
-	if p.Width <= 512 {
+	if normThreads(int(p.Width)) == simdWidth {
 		dispatch(e, denseNormHeads, p, launch{buffers: buffers, groups: over(int(p.Runs), headThreads/simdWidth), threads: headThreads})
 		return
 	}
 	dispatch(e, denseNormGroups, p, launch{buffers: buffers, groups: over(int(p.Runs), 1), threads: elementThreads})
+}
+
+// normThreads is how many threads share a run.
+func normThreads(width int) int {
+	if width <= 512 {
+		return simdWidth
+	}
+	return elementThreads
 }
 
 // elements dispatches a kernel over every element of t.

@@ -7,11 +7,13 @@
 //
 // What the package promises:
 //
-//  1. A row's result does not depend on what the rows beside it hold. Products with up to shaders.VectorRows rows go
-//     through a kernel that adds up in another order than the tiles that more rows go through; on either side of that
-//     number a row's bits are the same for every number of rows, so drafts never change a result.
+//  1. A row's result does not depend on what the rows beside it hold. Products, attention and experts of up to
+//     shaders.VectorRows rows go through kernels that compute in float32 and add up in another order than the tiles that
+//     more rows go through; on either side of that number a row's bits are the same for every number of rows, so drafts
+//     never change a result.
 //  2. Operations are encoded when they are called and run in that order. Nothing is waited for but in Wait, once in
-//     RunExperts where it reads the routing, and where Alloc finds memory that pending work still uses. A wait reads
+//     RunExperts where it reads the routing (few rows whose layer is on the device with all its experts leave that to the
+//     device), and where Alloc finds memory that pending work still uses. A wait reads
 //     the status and the error of every command buffer that it finds done.
 //  3. The first failure since the last Wait makes everything after it a no-op, and Wait returns it; an error of the
 //     device names the kernel and is ErrDevice.

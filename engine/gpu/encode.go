@@ -35,6 +35,7 @@ type commands struct {
 	encoder metal.Encoder       // of open; nil between encoders
 	kernel  string              // that encoder is labelled with
 	count   int                 // dispatches in open
+	total   int                 // and since New
 	work    float64             // their floating-point operations
 	part    ops.Part            // that open counts as
 	flying  []flight
@@ -129,6 +130,17 @@ type encoding struct{ b *Backend }
 //	dispatch(e, normHeads, shaders.NormParams{...}, launch{...})
 func (b *Backend) begin() *encoding {
 	b.mu.Lock()
+	b.flush()
+	return b.started()
+}
+
+// join starts an operation that goes with the products that wait, if it can.
+func (b *Backend) join() *encoding {
+	b.mu.Lock()
+	return b.started()
+}
+
+func (b *Backend) started() *encoding {
 	b.scratch.reset(b)
 	if b.cmd.idle() {
 		b.uploads.reset(b)
@@ -266,6 +278,7 @@ func (b *Backend) encode(name string, block []byte, l *launch) error {
 	}
 	enc.Dispatch(l.groups, metal.Size{X: l.threads, Y: 1, Z: 1})
 	b.cmd.count++
+	b.cmd.total++
 	b.cmd.work += l.work
 	if b.cmd.count >= maxDispatches || b.cmd.work >= maxWork {
 		return b.cmd.commit()
@@ -330,6 +343,13 @@ func (k *kernels) pipeline(name string, c constants) (metal.Pipeline, error) {
 	}
 	k.pipelines[key] = p
 	return p, nil
+}
+
+// Dispatches counts what was handed to the device since New.
+func (b *Backend) Dispatches() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cmd.total
 }
 
 // Kernels lists the kernels that have been asked for since New, sorted.

@@ -134,7 +134,7 @@ type fakeCommands struct {
 
 func (c *fakeCommands) Encoder(label string) (metal.Encoder, error) {
 	c.device.encoders = append(c.device.encoders, label)
-	return &fakeEncoder{commands: c, binds: make([]bind, 16)}, nil
+	return &fakeEncoder{commands: c, binds: make([]bind, 31)}, nil
 }
 
 func (c *fakeCommands) WaitEvent(metal.SharedEvent, uint64)   {}

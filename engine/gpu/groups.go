@@ -21,7 +21,8 @@ const (
 type expertGroup struct {
 	base, from, to int // base: the pair that is row 0 of the memory for activations and outputs
 	tiles          region
-	count          int // of tiles
+	count          int    // of tiles
+	ids            region // instead of tiles where the rows are few
 	parts          [expertParts]groupPart
 }
 
@@ -68,20 +69,55 @@ func (t *expertRun) groups(experts []placed) (all []expertGroup) {
 // together says that an expert fits into the group of those before it: offsets are of 32 bits.
 func together(group []placed, next *placed) bool {
 	for part := range expertParts {
-		a, b := &group[0].parts[part], &next.parts[part]
-		if a.constants != b.constants || a.data.buf != b.data.buf || a.scales.buf != b.scales.buf || a.biases.buf != b.biases.buf {
+		b := &next.parts[part]
+		if !group[0].parts[part].alike(b) {
 			return false
 		}
-		low, high := group[0].parts[part], group[0].parts[part]
-		for i := range group {
-			low, high = low.lower(&group[i].parts[part]), high.upper(&group[i].parts[part])
-		}
-		low, high = low.lower(b), high.upper(b)
-		if max(high.data.off-low.data.off, high.scales.off-low.scales.off, high.biases.off-low.biases.off) > math.MaxUint32 {
+		low, high := outermost(group, part)
+		if !reaches(low.lower(b), high.upper(b)) {
 			return false
 		}
 	}
 	return true
+}
+
+// alike says that two matrices are stored in one way and in the same buffers.
+func (s *stored) alike(o *stored) bool {
+	return s.constants == o.constants && s.data.buf == o.data.buf && s.scales.buf == o.scales.buf && s.biases.buf == o.biases.buf
+}
+
+// alike says it of one matrix of all experts.
+func alike(experts []placed, part int) bool {
+	for i := range experts {
+		if !experts[0].parts[part].alike(&experts[i].parts[part]) {
+			return false
+		}
+	}
+	return true
+}
+
+// outermost are the beginnings of a matrix of the experts, which lie in the same buffers.
+func outermost(experts []placed, part int) (low, high stored) {
+	low, high = experts[0].parts[part], experts[0].parts[part]
+	for i := range experts {
+		low, high = low.lower(&experts[i].parts[part]), high.upper(&experts[i].parts[part])
+	}
+	return low, high
+}
+
+// reaches says that 32 bits hold what lies between two beginnings.
+func reaches(low, high stored) bool {
+	return max(high.data.off-low.data.off, high.scales.off-low.scales.off, high.biases.off-low.biases.off) <= math.MaxUint32
+}
+
+// tableOf lists where a matrix of each expert lies from the lowest on.
+func tableOf(experts []placed, low stored, part int) []uint32 {
+	table := make([]uint32, 0, 3*len(experts))
+	for i := range experts {
+		m := &experts[i].parts[part]
+		table = append(table, uint32(m.data.off-low.data.off), uint32(m.scales.off-low.scales.off), uint32(m.biases.off-low.biases.off))
+	}
+	return table
 }
 
 // lower and upper are the outermost beginnings of two matrices in the same buffers.
@@ -99,20 +135,26 @@ func (s stored) upper(o *stored) stored {
 func (t *expertRun) group(experts []placed, base int) expertGroup {
 	g := expertGroup{base: base, from: experts[0].from, to: experts[len(experts)-1].to}
 	for part := range expertParts {
-		low := experts[0].parts[part]
-		for i := range experts {
-			low = low.lower(&experts[i].parts[part])
-		}
-		table := make([]uint32, 0, 3*len(experts))
-		for i := range experts {
-			m := &experts[i].parts[part]
-			table = append(table, uint32(m.data.off-low.data.off), uint32(m.scales.off-low.scales.off), uint32(m.biases.off-low.biases.off))
-		}
-		g.parts[part] = groupPart{low.data, low.scales, low.biases, upload(t.encoding, table), low.constants}
+		low, _ := outermost(experts, part)
+		g.parts[part] = groupPart{low.data, low.scales, low.biases, upload(t.encoding, tableOf(experts, low, part)), low.constants}
+	}
+	if few(t.x.Rows) {
+		g.ids = upload(t.encoding, idsOf(experts))
+		return g
 	}
 	tiles := tilesOf(experts, base)
 	g.tiles, g.count = upload(t.encoding, tiles), len(tiles)/3
 	return g
+}
+
+// idsOf lists the expert of the group for each of its pairs.
+func idsOf(experts []placed) (ids []uint32) {
+	for i := range experts {
+		for range experts[i].to - experts[i].from {
+			ids = append(ids, uint32(i))
+		}
+	}
+	return ids
 }
 
 // tilesOf cuts every expert's pairs into tiles: expert of the group, first pair, pairs.

@@ -19,6 +19,7 @@ const (
 	partRopes    scratchPart = "rope tables" // of a few sets of positions
 	routeExperts scratchPart = "route experts"
 	routeWeights scratchPart = "route weights"
+	routeOfFew   scratchPart = "route of few" // experts, then weights, for the device
 	blockList    scratchPart = "qsa list"
 	blockMask    scratchPart = "qsa mask"
 )
@@ -34,11 +35,12 @@ func (p scratchPart) place() place {
 // layout visits everything that the operations of a chunk work in beside tensors, weights and slots: sizing and
 // allocation both walk it.
 func (b *Backend) layout(w ops.Work, visit func(part scratchPart, bytes int)) {
-	visit(partScratch, max(scoreScratch(w), expertScratch(w.Experts, w.Rows)))
+	visit(partScratch, max(scoreScratch(w), expertScratch(w.Experts, w.Rows), fewScratch(w)))
 	visit(partUploads, uploadBytes(w))
 	visit(partRopes, ropeSets*ropeBytes(w.Rows, w.Rot))
 	visit(routeExperts, 4*w.Rows*w.Experts.TopK)
 	visit(routeWeights, 4*w.Rows*w.Experts.TopK)
+	visit(routeOfFew, routeOfFewBytes)
 	visit(blockList, 4*w.Rows*max(w.Budget, 1))
 	visit(blockMask, 4*w.Rows*b.maskWords(w))
 }
@@ -56,6 +58,13 @@ func scoreScratch(w ops.Work) int {
 	return piece(min(4*rows*stride, max(scoreBytes, 4*tile*stride)))
 }
 
+// fewScratch is what attention and the gated read work in where the rows are few.
+func fewScratch(w ops.Work) int {
+	rows := min(w.Rows, shaders.VectorRows)
+	attend := piece(attendScratch(w.Attn, rows, attendParts(w.Context, w.Ratio, w.Budget)))
+	return max(attend, piece(4*rows*w.Wide)+piece(4*rows*w.Low))
+}
+
 // expertScratch is what RunExperts works in: activations of the pairs in flight, and outputs.
 func expertScratch(d ops.ExpertDims, rows int) int {
 	pairs := rows * d.TopK
@@ -71,7 +80,8 @@ func expertLists(d ops.ExpertDims, choices, rows int) int {
 	pairs := rows * d.TopK
 	active := min(choices, pairs)
 	tiles := pairs/shaders.TileRows + active
-	return 2*piece(4*pairs) + active*(expertParts+1)*pieceAlign + piece(3*4*tiles)
+	ids := min(rows, shaders.VectorRows) * d.TopK // instead of tiles where the rows are few
+	return 2*piece(4*pairs) + active*(expertParts+1)*pieceAlign + piece(max(3*4*tiles, 4*ids))
 }
 
 // smallUploads is how many vectors and lists of ids are uploaded between two waits, with some to spare.

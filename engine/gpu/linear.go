@@ -9,15 +9,20 @@ import (
 const (
 	linearGemmHalf  kernel[shaders.LinearParams] = "linear_gemm_half"
 	linearGemmFloat kernel[shaders.LinearParams] = "linear_gemm_float"
-	linearMatvec    kernel[shaders.LinearParams] = "linear_matvec"
 )
 
-// Linear: y = x Wᵀ. Up to shaders.VectorRows rows go through the matrix-vector kernel, in float32 from end to end; more
-// go through tiles. The number is as large as a batch of decoded rows can get with its streams side by side.
+// Linear: y = x Wᵀ. Few rows go through the matrix-vector kernel, in float32 from end to end, and wait for others like
+// them; more go through tiles.
 func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	fit(x.Rows == y.Rows && x.Cols == w.In && y.Cols == w.Out, "Linear "+w.Name, y, x)
 	shapes().FitMatrix("Linear", &w)
 	if x.Rows == 0 || w.Out == 0 {
+		return
+	}
+	if few(x.Rows) {
+		e := b.join()
+		defer e.end()
+		e.matvec(matvecInput{at(x), x.Rows, x.Cols}, matvec{y: at(y), outputs: w.Out, bytes: 4 * y.Rows * y.Cols, m: e.matrix(&w)})
 		return
 	}
 	e := b.begin()
@@ -32,12 +37,6 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 		work:      2 * float64(x.Rows) * float64(w.In) * float64(w.Out),
 	}
 	p := shaders.LinearParams{Rows: uint32(x.Rows), Inputs: uint32(w.In), Outputs: uint32(w.Out)}
-	if x.Rows <= shaders.VectorRows {
-		l.groups = metal.Size{X: blocks(w.Out, shaders.VectorOutputs), Y: blocks(x.Rows, shaders.VectorTile), Z: 1}
-		l.threads = shaders.VectorThreads
-		dispatch(e, linearMatvec, p, l)
-		return
-	}
 	l.groups = metal.Size{X: blocks(w.Out, shaders.TileOutputs), Y: blocks(x.Rows, shaders.TileRows), Z: 1}
 	l.threads = shaders.TileThreads
 	if b.float32 || w.Precise {

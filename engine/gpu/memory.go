@@ -37,6 +37,14 @@ type region struct {
 // plus is the region n bytes further.
 func (r region) plus(n int) region { return region{r.buf, r.off + n} }
 
+// view is the host's view of n bytes there, coherent after Wait.
+func (r region) view(n int) []byte {
+	if local, ok := r.buf.(metal.LocalBuffer); ok {
+		return local.Window(r.off, n)
+	}
+	return r.buf.Bytes()[r.off : r.off+n : r.off+n]
+}
+
 // write puts data there, which no pending work may use.
 func (r region) write(data []byte) error {
 	if local, ok := r.buf.(metal.LocalBuffer); ok {
@@ -86,6 +94,7 @@ func (b *Backend) Free(t ops.Tensor) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.flush() // it may be for what waits
 	b.release(m)
 }
 

@@ -30,8 +30,8 @@ type route struct {
 	b       *Backend
 	turn    int // of the choice, to tell a late use
 	rows, k int
-	experts *memory // [rows, k]; nil after a failure
-	weights *memory
+	experts region // [rows, k]; unbound after a failure
+	weights region
 }
 
 // Row returns the experts of row r in slot order and their weights. Coherent after Wait, until the next call of Route.
@@ -42,20 +42,28 @@ func (t *route) Row(r int) (experts []int32, weights []float32) {
 }
 
 func (t *route) row(r int) (experts []int32, weights []float32) {
-	if t.turn != t.b.choices.routes || t.experts == nil {
+	if t.turn != t.b.choices.routes || t.experts.buf == nil {
 		panic("gpu: a route is read after the next call of Route, or after a failure")
 	}
-	from, to := r*t.k, (r+1)*t.k
-	return intsOf(t.experts.buf.Bytes())[from:to:to], floatsOf(t.weights.buf.Bytes())[from:to:to]
+	return intsOf(t.experts.plus(4 * r * t.k).view(4 * t.k)), floatsOf(t.weights.plus(4 * r * t.k).view(4 * t.k))
 }
+
+// routeOfFewBytes holds the experts of few rows and their weights.
+const routeOfFewBytes = 2 * 4 * shaders.VectorRows * shaders.RouteSlots
 
 // newRoute makes room for the choice of a chunk.
 func (e *encoding) newRoute(rows, k int) *route {
 	e.b.choices.routes++
 	t := &route{b: e.b, turn: e.b.choices.routes, rows: rows, k: k}
-	t.experts, t.weights = e.lasting(routeExperts, 4*rows*k), e.lasting(routeWeights, 4*rows*k)
-	if e.failed() {
-		t.experts, t.weights = nil, nil
+	if few(rows) { // the device itself may look their experts up
+		if m := e.lasting(routeOfFew, routeOfFewBytes); m != nil {
+			t.experts, t.weights = m.whole(), m.whole().plus(routeOfFewBytes/2)
+		}
+		return t
+	}
+	experts, weights := e.lasting(routeExperts, 4*rows*k), e.lasting(routeWeights, 4*rows*k)
+	if !e.failed() {
+		t.experts, t.weights = experts.whole(), weights.whole()
 	}
 	return t
 }
@@ -75,13 +83,14 @@ func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
 		p.Renorm = 1
 	}
 	dispatch(e, moeRoute, p, launch{
-		buffers: []region{shaders.RouteExpert: t.experts.whole(), shaders.RouteWeight: t.weights.whole(), shaders.RouteLogits: at(logits)},
+		buffers: []region{shaders.RouteExpert: t.experts, shaders.RouteWeight: t.weights, shaders.RouteLogits: at(logits)},
 		groups:  over(logits.Rows, shaders.BlockSimds), threads: shaders.BlockThreads,
 	})
 	return t
 }
 
-// RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x). It waits for the routing.
+// RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x). It waits for the routing,
+// but for few rows' where all experts are on the device.
 func (b *Backend) RunExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Route) ops.Usage {
 	t, mine := chosen.(*route)
 	fit(mine && t.b == b && t.rows == x.Rows && ops.Same(y, x), "RunExperts", y, x)
@@ -90,10 +99,15 @@ func (b *Backend) RunExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Ro
 	}
 	e := b.begin()
 	defer e.end()
+	run := expertRun{encoding: e, experts: experts, route: t, x: x, y: y}
+	if few(x.Rows) && !e.failed() {
+		if used, done := run.resident(); done {
+			return used
+		}
+	}
 	if !e.sync() {
 		return ops.Usage{}
 	}
-	run := expertRun{encoding: e, experts: experts, route: t, x: x, y: y}
 	if err := run.count(); err != nil {
 		b.fail(err)
 		return ops.Usage{}
@@ -224,6 +238,10 @@ func (t *expertRun) mapped() (used ops.Usage) {
 // gateUp computes the activations of a group's pairs: inside [pairs, Inner].
 func (t *expertRun) gateUp(g *expertGroup, inside, up region) {
 	skip := 4 * (g.from - g.base) * t.inner()
+	if few(t.x.Rows) && g.parts[gate].constants == g.parts[upper].constants {
+		t.fewInside(g, inside.plus(skip))
+		return
+	}
 	t.product(g, gate, product{y: inside, x: at(t.x), gather: true, to: t.inner()})
 	t.product(g, upper, product{y: up, x: at(t.x), gather: true, to: t.inner()})
 	n := (g.to - g.from) * t.inner()
@@ -251,6 +269,10 @@ func (t *expertRun) product(g *expertGroup, part int, p product) {
 		params.Gather = 1
 	}
 	m := &g.parts[part]
+	if few(t.x.Rows) {
+		t.fewProduct(g, m, p, in)
+		return
+	}
 	gemm := moeGemmHalf
 	if t.b.float32 {
 		gemm = moeGemmFloat
@@ -273,7 +295,7 @@ func (t *expertRun) sum(out region, from, to int) {
 		Rows: uint32(t.y.Rows), Cols: uint32(t.y.Cols), Slots: uint32(t.route.k), From: uint32(from), Width: uint32(to - from),
 	}
 	dispatch(t.encoding, moeSum, p, launch{
-		buffers: []region{shaders.SumY: at(t.y), shaders.SumX: out, shaders.SumPairs: t.pairs, shaders.SumWeight: t.route.weights.whole()},
+		buffers: []region{shaders.SumY: at(t.y), shaders.SumX: out, shaders.SumPairs: t.pairs, shaders.SumWeight: t.route.weights},
 		groups:  rowsBy(t.y.Rows, to-from, shaders.BlockThreads), threads: shaders.BlockThreads,
 	})
 }

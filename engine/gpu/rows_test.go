@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"lector/engine/ops"
 	"lector/engine/oracle"
 	"lector/engine/qwen4exp"
+	"lector/shaders"
 )
 
 // rowFormats are those that round.
@@ -108,7 +110,7 @@ func TestAttendOverRoundedRows(t *testing.T) {
 	}{{0, gpu.Options{}, 3e-3}, {1, gpu.Options{}, 3e-3}, {1, gpu.Options{Float32: true}, 3e-6}} {
 		b := open(t, form.o)
 		b.SetNear(form.near)
-		for _, c := range attendCases()[2:5] {
+		for _, c := range slices.Concat(attendCasesOf(0)[1:4], attendCasesOf(shaders.VectorRows)[1:4]) {
 			for _, f := range rowFormats() {
 				t.Run(fmt.Sprint(b.Class(), form.near, f, c.d, c.name), func(t *testing.T) {
 					compare(t, b, form.tol, func(b ops.Backend) []ops.Tensor { return c.over(t, b, f) })

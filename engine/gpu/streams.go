@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"lector/engine/ops"
+	"lector/metal"
 	"lector/shaders"
 )
 
@@ -10,7 +11,12 @@ const (
 	hyperMix       kernel[shaders.StreamParams] = "hyper_mix"
 	hyperInject    kernel[shaders.StreamParams] = "hyper_inject"
 	hyperAdd       kernel[shaders.StreamParams] = "hyper_add"
+
+	hyperReadNorm kernel[shaders.StreamReadParams] = "hyper_read_norm"
+	hyperReadMix  kernel[shaders.StreamReadParams] = "hyper_read_mix"
 )
+
+var _ ops.StreamReader = (*Backend)(nil)
 
 // streams is how many streams of x's width wide has, or 0 when it has no whole number of them.
 func streams(wide, x ops.Tensor) int {
@@ -61,4 +67,56 @@ func (b *Backend) MixStreams(x, u, z ops.Tensor) {
 	e := b.begin()
 	defer e.end()
 	e.streams(hyperMix, z, x, at(u))
+}
+
+// ReadsStreams implements ops.StreamReader: what few rows cost is the number of dispatches.
+func (b *Backend) ReadsStreams(rows int) bool { return few(rows) }
+
+// ReadStreams implements ops.StreamReader.
+func (b *Backend) ReadStreams(r ops.StreamRead) {
+	n, rows := streams(r.Wide, r.X), r.X.Rows
+	fit(n > 0 && n <= shaders.ReadStreams && few(rows) && len(r.Norm) == r.Wide.Cols && r.Down.In == r.Wide.Cols && r.Up.Out == r.Wide.Cols &&
+		r.Up.In == r.Down.Out && (r.Y.Empty() || ops.Same(r.Y, r.X)), "ReadStreams", r.X, r.Wide)
+	shapes().FitMatrix("ReadStreams", &r.Down)
+	shapes().FitMatrix("ReadStreams", &r.Up)
+	if rows == 0 {
+		return
+	}
+	e := b.begin()
+	defer e.end()
+	p := shaders.StreamReadParams{Streams: uint32(n), Width: uint32(r.X.Cols), Low: uint32(r.Down.Out), Eps: r.Eps}
+	z := matvecInput{e.take(4 * rows * r.Wide.Cols), rows, r.Wide.Cols}
+	low := e.take(4 * rows * r.Down.Out)
+	e.readNorm(p, z.region, r)
+	share := 1 / float32(n)
+	e.matvec(z, matvec{y: low, outputs: r.Down.Out, bytes: 4 * rows * r.Down.Out, m: e.matrix(&r.Down), after: shaders.AfterSilu, scale: share})
+	if r.Inject.Data != nil {
+		fit(r.Inject.Out == n && r.Inject.In == r.Wide.Cols && r.Inj.Rows == rows && r.Inj.Cols == n, "ReadStreams", r.Inj)
+		shapes().FitMatrix("ReadStreams", &r.Inject)
+		e.matvec(z, matvec{y: at(r.Inj), outputs: n, bytes: 4 * rows * n, m: e.matrix(&r.Inject), after: shaders.AfterSigmoid, scale: share, gain: 2})
+	}
+	b.flush()
+	up := e.matrix(&r.Up)
+	dispatch(e, hyperReadMix, p, launch{
+		buffers: []region{
+			shaders.ReadX: at(r.X), shaders.ReadZ: z.region, shaders.ReadLow: low,
+			shaders.ReadData: up.data, shaders.ReadScales: up.scales, shaders.ReadBiases: up.biases,
+		},
+		constants: up.constants,
+		groups:    rowsBy(rows, r.X.Cols, shaders.ReadOutputs), threads: shaders.BlockThreads,
+	})
+}
+
+// readNorm injects what is deferred and norms the streams into z, with the threads that norm would take.
+func (e *encoding) readNorm(p shaders.StreamReadParams, z region, r ops.StreamRead) {
+	buffers := []region{
+		shaders.ReadWide: at(r.Wide), shaders.ReadZ: z, shaders.ReadY: at(r.X), shaders.ReadGain: at(r.X), // never read where nothing is injected
+		shaders.ReadScale: e.vector(r.Norm),
+	}
+	if !r.Y.Empty() {
+		p.Inject, buffers[shaders.ReadY], buffers[shaders.ReadGain] = 1, at(r.Y), at(r.Inj)
+	}
+	dispatch(e, hyperReadNorm, p, launch{
+		buffers: buffers, groups: metal.Size{X: int(p.Streams), Y: r.Wide.Rows, Z: 1}, threads: normThreads(int(p.Width)),
+	})
 }

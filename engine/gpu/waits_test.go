@@ -46,10 +46,13 @@ func TestOneHostWaitALayer(t *testing.T) {
 	for name, dir := range map[string]string{"experts in memory": filepath.Join(fixtures, "tiny"), "experts in storage": stored} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{1, 3, layers} {
-				c := prefillCounts(t, dir, n)
+				c := prefillCounts(t, dir, n, 25)
 				// beyond the layers: one for the draft head's layer, then the logits, the draft and the state
 				if c.HostWaits != n+1+3 {
 					t.Errorf("%d layers and the draft head: %d host waits, want %d", n, c.HostWaits, n+1+3)
+				}
+				if c := prefillCounts(t, dir, n, 9); name == "experts in memory" && c.HostWaits != 3 {
+					t.Errorf("few rows, %d layers: %d host waits, want 3: the device itself knows where experts are", n, c.HostWaits)
 				}
 				if c.CommandBuffers != c.HostWaits+c.StatusReads {
 					t.Errorf("%d layers: the statuses of %d command buffers were read, %d ran", n, c.HostWaits+c.StatusReads, c.CommandBuffers)
@@ -132,14 +135,14 @@ func openRecorded(t *testing.T, dir string, dispatch func(record.Dispatch), o ..
 }
 
 // prefillCounts is what one chunk asks of a device over the first n layers of a model.
-func prefillCounts(t *testing.T, dir string, n int) record.Counts {
+func prefillCounts(t *testing.T, dir string, n, rows int) record.Counts {
 	t.Helper()
 	m := openRecorded(t, dir, playRoute(1))
 	if err := m.sequence.Observe(qwen4exp.Debug{Layers: n}); err != nil {
 		t.Fatal(err)
 	}
 	m.device.Reset()
-	if _, err := m.sequence.Prefill(context.Background(), []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}, nil); err != nil {
+	if _, err := m.sequence.Prefill(context.Background(), make([]int32, rows), nil); err != nil {
 		t.Fatal(err)
 	}
 	return m.device.Counts()

@@ -120,6 +120,14 @@ type Records interface {
 	Sweep(wants []Want) Sweep
 }
 
+// Resident is what Records may be besides: records that can all be in memory at once.
+type Resident interface {
+	// Resident returns all experts of the layer where every one of their records is in a slot and stays there until the
+	// next sweep, else nothing: then they are to be swept. It counts so many of them as used. What it returns is the same
+	// slice as long as no record changes its place.
+	Resident(used int) []Expert
+}
+
 // Want is an expert and how many rows of the chunk go to it.
 type Want struct{ Expert, Rows int }
 
@@ -190,7 +198,8 @@ type Route interface {
 	Row(r int) (experts []int32, weights []float32)
 }
 
-// Usage counts the experts in memory that an operation used. Records count themselves.
+// Usage counts the experts in memory that an operation used, each once, or once for every row where the choice was not
+// looked at. Records count themselves.
 type Usage struct {
 	Records int
 	Bytes   int64

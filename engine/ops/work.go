@@ -6,6 +6,9 @@ type Work struct {
 	Context int // tokens that a row can look back at, its own included
 	Experts ExpertDims
 	Choices int // experts to choose from
+	Wide    int // columns of all streams of the residual
+	Low     int // columns between the two products of a gated read
+	Attn    AttentionDims
 	Ratio   int // tokens of a block
 	Budget  int // blocks that a row sees at most
 	Rot     int // dims that a rotary embedding turns

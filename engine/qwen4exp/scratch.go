@@ -108,6 +108,7 @@ func (e *Engine) work(rows int) ops.Work {
 		Rows: rows + 1, Context: e.checkpoint.Config().MaxTokens, Choices: d.Experts,
 		Experts: ops.ExpertDims{Width: d.Hidden, Inner: d.Inner, TopK: d.TopK, Stored: packed != nil},
 		Ratio:   d.Ratio, Budget: d.Budget / d.Ratio, Rot: d.Rope.Rot, Vectors: d.Delta.Hv,
+		Wide: d.Wide, Low: d.LowRank, Attn: d.Attn,
 	}
 	for i := range e.net.layers {
 		p := e.net.layers[i].ple

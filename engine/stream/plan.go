@@ -25,10 +25,12 @@ type table struct {
 	ring  int
 	limit int
 	index []int32 // by record: its slot, or none
+
+	version uint64 // grows when a record changes its place, or stops being early
 }
 
 func newTable(slots, ring, records int) *table {
-	t := &table{slots: make([]slot, slots), ring: ring, limit: slots, index: make([]int32, records)}
+	t := &table{slots: make([]slot, slots), ring: ring, limit: slots, index: make([]int32, records), version: 1}
 	for i := range t.slots {
 		t.slots[i].record = none
 	}
@@ -43,6 +45,7 @@ func (t *table) assign(s int32, record int32) {
 	t.evict(s)
 	t.slots[s].record = record
 	t.index[record] = s
+	t.version++
 }
 
 // evict empties a slot's entry.
@@ -51,6 +54,7 @@ func (t *table) evict(s int32) {
 		t.index[old] = none
 		t.slots[s].record = none
 		t.slots[s].early = false
+		t.version++
 	}
 }
 
@@ -122,6 +126,9 @@ func (t *table) use(k *task) {
 	k.after = s.last
 	if s.record != k.record {
 		t.assign(k.slot, k.record)
+	}
+	if s.early {
+		t.version++
 	}
 	s.last, s.early = k.ticket, false
 	s.rows = max(s.rows*b2i(k.hit), k.rows)

@@ -79,6 +79,8 @@ type Store struct {
 	used  [][]int32 // by layer and expert: rows of the last chunk, to read ahead by
 
 	gather []gatherMemory // by table
+
+	resident []layerResident // by layer
 }
 
 // Stats counts what was read so far.

@@ -17,7 +17,7 @@ kernel void dense_embed(constant EmbedParams &p [[buffer(PARAMS)]],
   w.biases = biases;
   w.in = p.cols;
   float v[8];
-  stored_eight(v, w, uint(ids[r]), c);
+  stored_eight<false>(v, w, uint(ids[r]), c);
   for (uint i = 0; i < 8; i++)
     if (c + i < p.cols) y[ulong(r) * p.cols + c + i] = v[i];
 }

@@ -31,9 +31,11 @@ kernel void linear_gemm(constant LinearParams &p [[buffer(PARAMS)]],
 
   TileSums sums;
   tile_clear(sums);
+  const bool wide = stored_wide(w);
   for (uint k0 = 0; k0 < p.inputs; k0 += TILE_INPUTS) {
     tile_stage_row<T>(xs, mine, slot < rows, p.inputs, k0, slot, index % 4);
-    tile_stage_weights<T>(ws, w, first, p.outputs, k0, index);
+    if (wide) tile_stage_weights<T, true>(ws, w, first, p.outputs, k0, index);
+    else tile_stage_weights<T, false>(ws, w, first, p.outputs, k0, index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     tile_multiply<T>(sums, xs, ws + sg * TILE_SPAN * TILE_STRIDE(T), int((rows + 7) / 8), int((outputs + 7) / 8));
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -1,57 +1,85 @@
-#define MATVEC_SPAN (VECTOR_OUTPUTS / (VECTOR_THREADS / SIMD_WIDTH))
-// A lane's sums in threadgroup memory, and one float more so that lanes don't meet in a bank.
-#define MATVEC_STRIDE (VECTOR_TILE * MATVEC_SPAN + 1)
-static_assert(VECTOR_TILE * MATVEC_SPAN <= SIMD_WIDTH, "a lane adds up one sum");
+#define MATVEC_SIMDS (VECTOR_THREADS / SIMD_WIDTH)
 
-// y = x Wᵀ for few rows, float32 from end to end. One simdgroup for MATVEC_SPAN outputs and up to VECTOR_TILE rows: a
-// lane takes every 32nd run of eight inputs, and decodes it once for all rows. A row's sums do not depend on how many
-// rows there are: every row adds up by itself, in one order.
+// One of the matrices of a product with few rows, and where its outputs go.
+struct MatvecPart {
+  StoredMatrix w;
+  device float *y;
+  uint outputs, after;
+  float scale, gain;
+};
+
+// What is done to an output before it is written.
+METAL_FUNC float matvec_after(float v, uint after, float scale, float gain) {
+  if (after == AFTER_SILU) return silu(v * scale);
+  if (after == AFTER_SIGMOID) return gain * sigmoid(v * scale);
+  return v;
+}
+
+template <int ROWS>
+METAL_FUNC void matvec_rows(MatvecPart m, uint first, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
+  const uint outputs = min(uint(VECTOR_OUTPUTS), m.outputs - first);
+  float sums[ROWS * VECTOR_OUTPUTS];
+  device const float *from = x + ulong(row) * m.w.in;
+  if (stored_wide(m.w)) matvec_sums<ROWS, VECTOR_OUTPUTS, MATVEC_SIMDS, true>(sums, m.w, first, outputs, from, rows, sg, lane);
+  else matvec_sums<ROWS, VECTOR_OUTPUTS, MATVEC_SIMDS, false>(sums, m.w, first, outputs, from, rows, sg, lane);
+  if (lane == 0)
+    for (int i = 0; i < ROWS * VECTOR_OUTPUTS; i++) partial[sg * ROWS * VECTOR_OUTPUTS + i] = sums[i];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const uint i = sg * SIMD_WIDTH + lane, r = i / VECTOR_OUTPUTS, o = i % VECTOR_OUTPUTS;
+  if (r >= rows || o >= outputs) return;
+  float total = 0.0f;
+  for (uint s = 0; s < MATVEC_SIMDS; s++) total += partial[s * ROWS * VECTOR_OUTPUTS + i];
+  m.y[ulong(row + r) * m.outputs + first + o] = matvec_after(total, m.after, m.scale, m.gain);
+}
+static_assert(VECTOR_TILE * VECTOR_OUTPUTS <= VECTOR_THREADS, "a thread writes one output");
+
+// y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for VECTOR_OUTPUTS
+// outputs of one of them and up to VECTOR_TILE rows; its simdgroups share the inputs. A row's sums do not depend on how
+// many rows there are, nor an output's on the matrices beside its own.
 //
 //   y [rows, outputs], x [rows, inputs], data, scales, biases: W [outputs, inputs] as stored
-//   grid: x over outputs, y over rows
-kernel void linear_matvec(constant LinearParams &p [[buffer(PARAMS)]],
+//   grid: x over the outputs of one matrix after the other, each in whole threadgroups, y over rows
+kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           device float *y [[buffer(LINEAR_Y)]],
                           device const float *x [[buffer(LINEAR_X)]],
                           device const uchar *data [[buffer(LINEAR_DATA)]],
                           device const uchar *scales [[buffer(LINEAR_SCALES)]],
                           device const uchar *biases [[buffer(LINEAR_BIASES)]],
+                          device float *y1 [[buffer(MATVEC_Y1)]],
+                          device float *y2 [[buffer(MATVEC_Y2)]],
+                          device float *y3 [[buffer(MATVEC_Y3)]],
+                          device const uchar *data1 [[buffer(MATVEC_DATA1)]],
+                          device const uchar *data2 [[buffer(MATVEC_DATA2)]],
+                          device const uchar *data3 [[buffer(MATVEC_DATA3)]],
+                          device const uchar *scales1 [[buffer(MATVEC_SCALES1)]],
+                          device const uchar *scales2 [[buffer(MATVEC_SCALES2)]],
+                          device const uchar *scales3 [[buffer(MATVEC_SCALES3)]],
+                          device const uchar *biases1 [[buffer(MATVEC_BIASES1)]],
+                          device const uchar *biases2 [[buffer(MATVEC_BIASES2)]],
+                          device const uchar *biases3 [[buffer(MATVEC_BIASES3)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[VECTOR_THREADS * MATVEC_STRIDE];
-  const uint first = group.x * VECTOR_OUTPUTS + sg * MATVEC_SPAN, row = group.y * VECTOR_TILE;
-  if (first >= p.outputs) return; // the whole simdgroup
-  const uint outputs = min(uint(MATVEC_SPAN), p.outputs - first), rows = min(uint(VECTOR_TILE), p.rows - row);
-
-  StoredMatrix w;
-  w.data = data;
-  w.scales = scales;
-  w.biases = biases;
-  w.in = p.inputs;
-
-  float sums[VECTOR_TILE][MATVEC_SPAN];
-  for (int r = 0; r < VECTOR_TILE; r++)
-    for (int o = 0; o < MATVEC_SPAN; o++) sums[r][o] = 0.0f;
-  for (uint k = lane * 8; k < p.inputs; k += SIMD_WIDTH * 8) {
-    float v[MATVEC_SPAN][8];
-    for (uint o = 0; o < MATVEC_SPAN; o++) stored_eight(v[o], w, first + min(o, outputs - 1), k);
-    for (uint r = 0; r < VECTOR_TILE; r++) {
-      if (r >= rows) continue;
-      device const float *in = x + ulong(row + r) * p.inputs + k;
-      for (uint i = 0; i < 8; i++) {
-        const float u = k + i < p.inputs ? in[i] : 0.0f;
-        for (int o = 0; o < MATVEC_SPAN; o++) sums[r][o] = fma(v[o][i], u, sums[r][o]);
-      }
+  threadgroup float partial[MATVEC_SIMDS * VECTOR_TILE * VECTOR_OUTPUTS];
+  uint block = group.x, which = 0;
+  for (uint i = 0; i < 3; i++) {
+    const uint blocks = (p.outputs[i] + VECTOR_OUTPUTS - 1) / VECTOR_OUTPUTS;
+    if (which == i && block >= blocks) {
+      block -= blocks;
+      which = i + 1;
     }
   }
-  // Every lane leaves its sums; then lane i adds up sum i of all lanes, in their order.
-  threadgroup float *mine = partial + sg * SIMD_WIDTH * MATVEC_STRIDE;
-  for (int r = 0; r < VECTOR_TILE; r++)
-    for (int o = 0; o < MATVEC_SPAN; o++) mine[lane * MATVEC_STRIDE + r * MATVEC_SPAN + o] = sums[r][o];
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  const uint r = lane / MATVEC_SPAN, o = lane % MATVEC_SPAN;
-  if (r >= rows || o >= outputs) return;
-  float total = 0.0f;
-  for (uint i = 0; i < SIMD_WIDTH; i++) total += mine[i * MATVEC_STRIDE + lane];
-  y[ulong(row + r) * p.outputs + first + o] = total;
+  MatvecPart m;
+  m.w.in = p.inputs;
+  m.w.data = which == 0 ? data : which == 1 ? data1 : which == 2 ? data2 : data3;
+  m.w.scales = which == 0 ? scales : which == 1 ? scales1 : which == 2 ? scales2 : scales3;
+  m.w.biases = which == 0 ? biases : which == 1 ? biases1 : which == 2 ? biases2 : biases3;
+  m.y = which == 0 ? y : which == 1 ? y1 : which == 2 ? y2 : y3;
+  m.outputs = which == 0 ? p.outputs[0] : which == 1 ? p.outputs[1] : which == 2 ? p.outputs[2] : p.outputs[3];
+  m.after = which == 0 ? p.after[0] : which == 1 ? p.after[1] : which == 2 ? p.after[2] : p.after[3];
+  m.scale = which == 0 ? p.scale[0] : which == 1 ? p.scale[1] : which == 2 ? p.scale[2] : p.scale[3];
+  m.gain = which == 0 ? p.gain[0] : which == 1 ? p.gain[1] : which == 2 ? p.gain[2] : p.gain[3];
+  const uint row = group.y * VECTOR_TILE, rows = min(uint(VECTOR_TILE), p.rows - row);
+  if (p.rows == 1) matvec_rows<1>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
+  else matvec_rows<VECTOR_TILE>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
 }

@@ -13,6 +13,13 @@ METAL_FUNC float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 
 METAL_FUNC float silu(float x) { return x * sigmoid(x); }
 
+// Whether it pays to load 16 bytes at once from p on. A device where it does, and which can tell what addresses allow
+// it, has its own form, which is more special than this one.
+template <typename P>
+METAL_FUNC bool loads_wide(P p) {
+  return false;
+}
+
 // The sum of v over a threadgroup of whole simdgroups, at most 32 of them, in an order that depends on their number
 // alone (sg is this one's). Every thread calls it and gets it. partial [32] belongs to the caller, who uses it for nothing else.
 METAL_FUNC float threadgroup_sum(float v, threadgroup float *partial, uint sg, uint lane, uint simdgroups) {

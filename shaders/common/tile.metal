@@ -10,14 +10,6 @@
 // into the same bank.
 #define TILE_STRIDE(T) (TILE_INPUTS + 16 / sizeof(T))
 
-// d += a b and e += c b. A device whose matrix unit takes sixteen rows at a time has its own form of it, which is more
-// special than this one.
-template <typename D, typename M>
-METAL_FUNC void simdgroup_multiply_accumulate_pair(thread D &d, thread D &e, thread const M &a, thread const M &c, thread const M &b) {
-  simdgroup_multiply_accumulate(d, a, b, d);
-  simdgroup_multiply_accumulate(e, c, b, e);
-}
-
 // The sums of one simdgroup: block [i][j] is rows 8i.. and outputs 8j.. of its span.
 struct TileSums {
   simdgroup_float8x8 at[TILE_ROW_BLOCKS][TILE_SPAN_BLOCKS];
@@ -58,7 +50,7 @@ METAL_FUNC void tile_stage_row(threadgroup T *xs, device const float *row, bool 
 
 // Stages inputs [k0, k0+TILE_INPUTS) of the outputs [first, first+TILE_OUTPUTS) of m, those from `outputs` on as zeros up
 // to the next block of eight; what is past that is not staged, and tile_multiply does not read it.
-template <typename T>
+template <typename T, bool WIDE>
 METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first, uint outputs, uint k0, uint index) {
   const uint staged = first < outputs ? min(uint(TILE_OUTPUTS), (outputs - first + 7) / 8 * 8) : 0u;
   for (uint c = index; c < staged * (TILE_INPUTS / 8); c += TILE_THREADS) {
@@ -67,12 +59,42 @@ METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first
     if (sizeof(T) == sizeof(half) && stored_format == FORMAT_F16 && m.in % 8 == 0) { // halves stay what they are
       device const uint *pairs = (device const uint *)(m.data + (ulong(first + o) * m.in + k) * 2);
       const bool there = first + o < outputs && k < m.in;
-      *(threadgroup uint4 *)to = there ? uint4(pairs[0], pairs[1], pairs[2], pairs[3]) : uint4(0u);
+      uint4 words = uint4(0u);
+      if (there) words = WIDE ? *(device const uint4 *)pairs : uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+      *(threadgroup uint4 *)to = words;
       continue;
     }
     float v[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    if (first + o < outputs && k < m.in) stored_eight(v, m, first + o, k);
+    if (first + o < outputs && k < m.in) stored_eight<WIDE>(v, m, first + o, k);
     tile_put(to, float4(v[0], v[1], v[2], v[3]), float4(v[4], v[5], v[6], v[7]));
+  }
+}
+
+// Adds the product of `inputs` staged inputs, rows of xs and of ws `stride` elements apart. Only the first row_blocks and
+// span_blocks blocks of eight hold anything. A device whose matrix unit takes more than eight inputs at a time has its
+// own form of it, which is more special than this one.
+template <typename T, int ROWS, int SPAN>
+METAL_FUNC void tile_products(thread simdgroup_float8x8 (&sums)[ROWS][SPAN], threadgroup const T *xs, threadgroup const T *ws, int stride,
+                              int inputs, int row_blocks, int span_blocks) {
+  if (row_blocks == ROWS && span_blocks == SPAN) { // the rule: no branch between products
+    for (int k = 0; k < inputs; k += 8) {
+      simdgroup_matrix<T, 8, 8> a[ROWS], b[SPAN];
+      for (int i = 0; i < ROWS; i++) simdgroup_load(a[i], xs + i * 8 * stride + k, stride);
+      for (int j = 0; j < SPAN; j++) simdgroup_load(b[j], ws + j * 8 * stride + k, stride, ulong2(0), true);
+      for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < SPAN; j++) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+    }
+    return;
+  }
+  for (int k = 0; k < inputs; k += 8) {
+    simdgroup_matrix<T, 8, 8> a[ROWS], b[SPAN];
+    for (int i = 0; i < ROWS; i++)
+      if (i < row_blocks) simdgroup_load(a[i], xs + i * 8 * stride + k, stride);
+    for (int j = 0; j < SPAN; j++)
+      if (j < span_blocks) simdgroup_load(b[j], ws + j * 8 * stride + k, stride, ulong2(0), true);
+    for (int i = 0; i < ROWS; i++)
+      for (int j = 0; j < SPAN; j++)
+        if (i < row_blocks && j < span_blocks) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
   }
 }
 
@@ -80,26 +102,7 @@ METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first
 // span_blocks blocks of eight hold anything; both are the same for all lanes.
 template <typename T>
 METAL_FUNC void tile_multiply(thread TileSums &sums, threadgroup const T *xs, threadgroup const T *ws, int row_blocks, int span_blocks) {
-  if (row_blocks == TILE_ROW_BLOCKS && span_blocks == TILE_SPAN_BLOCKS) { // the rule: no branch between products
-    for (int k = 0; k < TILE_INPUTS; k += 8) {
-      simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
-      for (int i = 0; i < TILE_ROW_BLOCKS; i++) simdgroup_load(a[i], xs + i * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T));
-      for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_load(b[j], ws + j * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T), ulong2(0), true);
-      for (int i = 0; i < TILE_ROW_BLOCKS; i += 2)
-        for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_multiply_accumulate_pair(sums.at[i][j], sums.at[i + 1][j], a[i], a[i + 1], b[j]);
-    }
-    return;
-  }
-  for (int k = 0; k < TILE_INPUTS; k += 8) {
-    simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
-    for (int i = 0; i < TILE_ROW_BLOCKS; i++)
-      if (i < row_blocks) simdgroup_load(a[i], xs + i * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T));
-    for (int j = 0; j < TILE_SPAN_BLOCKS; j++)
-      if (j < span_blocks) simdgroup_load(b[j], ws + j * 8 * TILE_STRIDE(T) + k, TILE_STRIDE(T), ulong2(0), true);
-    for (int i = 0; i < TILE_ROW_BLOCKS; i++)
-      for (int j = 0; j < TILE_SPAN_BLOCKS; j++)
-        if (i < row_blocks && j < span_blocks) simdgroup_multiply_accumulate(sums.at[i][j], a[i], b[j], sums.at[i][j]);
-  }
+  tile_products(sums.at, xs, ws, int(TILE_STRIDE(T)), TILE_INPUTS, row_blocks, span_blocks);
 }
 
 // Writes the simdgroup's sums to y, whose element [0][0] is the first row and output of its span: `rows` rows of

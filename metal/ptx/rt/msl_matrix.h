@@ -11,8 +11,12 @@ MSL_FN int matrix_row(int lane) { return lane >> 2; }
 MSL_FN int matrix_column(int lane) { return (lane & 3) * 2; }
 MSL_FN int matrix_lane(int row, int column) { return row * 4 + (column >> 1); }
 
+// In threadgroup memory the compiler knows where a pair begins, and no test is left of this.
 template <class T> MSL_FN vec<T, 2> load_pair(const T *p) {
-  if ((ulong)p % (2 * sizeof(T)) == 0) return *(const vec<T, 2> *)p;
+  if (__nvvm_isspacep_shared(p)) {
+    const MSL_SHARED T *s = (const MSL_SHARED T *)p;
+    if ((uint)(ulong)s % (2 * sizeof(T)) == 0) return *(const MSL_SHARED vec<T, 2> *)s;
+  } else if ((ulong)p % (2 * sizeof(T)) == 0) return *(const vec<T, 2> *)p;
   vec<T, 2> r;
   r[0] = p[0], r[1] = p[1];
   return r;
@@ -85,12 +89,19 @@ MSL_FN vec<float, 2> multiply_halves(vec<half, 2> a, vec<half, 2> across_b, vec<
   return d;
 }
 
-// The same for two left operands at once, which is all that the instruction can do.
-MSL_FN void multiply_half_pairs(vec<float, 2> &d, vec<float, 2> &e, vec<half, 2> a, vec<half, 2> below, vec<half, 2> across_b) {
+// Four 8x8 matrices of halves from threadgroup memory, a register each: lane l names row l%8 of matrix l/8, 16 bytes
+// that begin at a multiple of 16.
+MSL_FN void load_four(uint (&r)[4], const half *row) {
+  const uint at = (uint)(ulong)(const MSL_SHARED half *)row;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+// d and the rows below it, e, grow by the product of sixteen rows and sixteen inputs: all that the instruction can do.
+MSL_FN void multiply_sixteen(vec<float, 2> &d, vec<float, 2> &e, const uint (&a)[4], uint low, uint high) {
   float d0 = d[0], d1 = d[1], e0 = e[0], e1 = e[1];
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d0), "+f"(d1), "+f"(e0), "+f"(e1)
-               : "r"(__builtin_bit_cast(uint, a)), "r"(__builtin_bit_cast(uint, below)), "r"(__builtin_bit_cast(uint, across_b)));
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(low), "r"(high));
   d[0] = d0, d[1] = d1, e[0] = e0, e[1] = e1;
 }
 
@@ -123,18 +134,34 @@ MSL_FN void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> &d, const si
   d.e[0] = (D)sum[0], d.e[1] = (D)sum[1];
   d.flipped = false;
 }
-// d += a b and e += c b: tensor cores do sixteen rows at a time. More special than the kernels' own, so it is taken.
-template <class T>
-MSL_FN void simdgroup_multiply_accumulate_pair(simdgroup_float8x8 &d, simdgroup_float8x8 &e, const simdgroup_matrix<T, 8, 8> &a,
-                                               const simdgroup_matrix<T, 8, 8> &c, const simdgroup_matrix<T, 8, 8> &b) {
-  if constexpr (is_same_v<T, half>) {
-    d.e = d.upright(), e.e = e.upright();
-    d.flipped = false, e.flipped = false;
-    impl::multiply_half_pairs(d.e, e.e, a.upright(), c.upright(), b.across());
-  } else {
-    simdgroup_multiply_accumulate(d, a, b, d);
-    simdgroup_multiply_accumulate(e, c, b, e);
+namespace impl {
+// Sixteen inputs after the other; where the tile is WHOLE there is no branch between products.
+template <bool WHOLE, int ROWS, int SPAN>
+MSL_FN void multiply_tile(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *rows, const half *outputs, int stride, int inputs, int row_blocks, int span_blocks) {
+  for (int k = 0; k < inputs; k += 16) {
+    uint a[ROWS / 2][4], b[SPAN / 2][4];
+    for (int i = 0; i < ROWS / 2; i++) load_four(a[i], rows + i * 16 * stride + k);
+    for (int j = 0; j < SPAN / 2; j++) load_four(b[j], outputs + j * 16 * stride + k);
+    for (int i = 0; i < ROWS / 2; i++)
+      for (int j = 0; j < SPAN; j++)
+        if (WHOLE || (2 * i < row_blocks && j < span_blocks))
+          multiply_sixteen(sums[2 * i][j].e, sums[2 * i + 1][j].e, a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
   }
+}
+} // namespace impl
+// The kernels' products of staged tiles, for halves: more special than their own, so it is taken. Rows of both tiles
+// begin at multiples of 16 bytes. Sixteen rows and inputs go at a time, of those that are not there the sums are
+// nobody's: xs is staged whole, and an output's sums depend on its own column of ws alone.
+template <int ROWS, int SPAN>
+MSL_FN void tile_products(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *xs, const half *ws, int stride, int inputs, int row_blocks, int span_blocks) {
+  static_assert(ROWS % 2 == 0 && SPAN % 2 == 0, "blocks are taken in pairs");
+  const int lane = impl::lane();
+  const half *rows = xs + (lane & 15) * stride + (lane >> 4) * 8;
+  const half *outputs = ws + ((lane >> 4) * 8 + (lane & 7)) * stride + ((lane >> 3) & 1) * 8;
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < SPAN; j++) sums[i][j].thread_elements();
+  if (row_blocks == ROWS && span_blocks == SPAN) impl::multiply_tile<true>(sums, rows, outputs, stride, inputs, row_blocks, span_blocks);
+  else impl::multiply_tile<false>(sums, rows, outputs, stride, inputs, row_blocks, span_blocks);
 }
 template <class D, class A, class B>
 MSL_FN void simdgroup_multiply(simdgroup_matrix<D, 8, 8> &d, const simdgroup_matrix<A, 8, 8> &a, const simdgroup_matrix<B, 8, 8> &b) {

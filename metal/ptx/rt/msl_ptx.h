@@ -138,6 +138,9 @@ template <class T, class F> MSL_FN T reduce(T x, F combine) {
 }
 } // namespace impl
 
+// Whether 16 bytes can be loaded at once from p on: the kernels ask, and have an answer of their own for others.
+MSL_FN bool loads_wide(const uchar *p) { return (ulong)p % 16 == 0; }
+
 // ---- barriers: both order the memory accesses of those who meet ----
 MSL_FN void threadgroup_barrier(mem_flags) { __nvvm_bar_sync(0); }
 MSL_FN void simdgroup_barrier(mem_flags) { __nvvm_bar_warp_sync(MSL_ALL_LANES); }

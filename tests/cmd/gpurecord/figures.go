@@ -46,6 +46,9 @@ func translate(folder string) error {
 // copyFigure is the limit that rates of memory are held against.
 const copyFigure = "copy within device memory"
 
+// hostCopyFigure is the limit of experts that are streamed from the host's memory.
+const hostCopyFigure = "copy of host memory to the device"
+
 // figure is one measurement.
 type figure struct {
 	name  string
@@ -168,6 +171,12 @@ func memoryFigures(l *lease) ([]figure, error) {
 		}
 		figures = append(figures, figure{m.name, perSecond(m.moved*float64(m.size), took) / 1e9, "GB/s", fmt.Sprintf("%d MiB in %v", m.size>>20, took)})
 	}
+	began := time.Now()
+	if err := two.(metal.LocalBuffer).Write(0, host.Bytes()); err != nil {
+		return figures, err
+	}
+	took := time.Since(began)
+	figures = append(figures, figure{hostCopyFigure, perSecond(size/4, took) / 1e9, "GB/s", fmt.Sprintf("%d MiB in %v", size>>22, took)})
 	two.Bytes() // takes and locks the copy's memory
 	if _, err := l.time(func(e metal.Encoder) {
 		e.SetPipeline(p)
@@ -177,9 +186,9 @@ func memoryFigures(l *lease) ([]figure, error) {
 	}); err != nil {
 		return figures, err
 	}
-	began := time.Now()
+	began = time.Now()
 	two.Bytes()
-	took := time.Since(began)
+	took = time.Since(began)
 	return append(figures, figure{"copy of device memory to the host", perSecond(size, took) / 1e9, "GB/s", fmt.Sprintf("%d MiB in %v", size>>20, took)}), nil
 }
 
@@ -301,6 +310,19 @@ func half(bits uint16) float64 {
 	return float64(math.Float32frombits(uint32(bits)&0x8000<<16 | (uint32(bits)&0x7fff+112<<10)<<13))
 }
 
+// encodeFew binds the operands of linear_matvec: this matrix, and no others.
+func (o *operands) encodeFew(e metal.Encoder, p metal.Pipeline) {
+	o.encode(e, p)
+	params := shaders.MatvecParams{Rows: o.params.Rows, Inputs: o.params.Inputs, Outputs: [4]uint32{o.params.Outputs}}
+	e.SetBytes(shaders.Params, unsafe.Slice((*byte)(unsafe.Pointer(&params)), unsafe.Sizeof(params)))
+	for i := range 3 {
+		e.SetBuffer(shaders.MatvecY1+i, o.y, 0)
+		e.SetBuffer(shaders.MatvecData1+i, o.w, 0)
+		e.SetBuffer(shaders.MatvecScales1+i, o.scales, 0)
+		e.SetBuffer(shaders.MatvecBiases1+i, o.biases, 0)
+	}
+}
+
 func (o *operands) encode(e metal.Encoder, p metal.Pipeline) {
 	e.SetPipeline(p)
 	e.SetBytes(shaders.Params, unsafe.Slice((*byte)(unsafe.Pointer(&o.params)), unsafe.Sizeof(o.params)))
@@ -384,7 +406,7 @@ func vectorFigures(l *lease) ([]figure, error) {
 			return figures, err
 		}
 		took, err := l.time(func(e metal.Encoder) {
-			o.encode(e, p)
+			o.encodeFew(e, p)
 			e.Dispatch(metal.Size{X: n / shaders.VectorOutputs, Y: 1, Z: 1}, row(shaders.VectorThreads))
 		})
 		if err := errors.Join(err, o.check(1e-5)); err != nil {

@@ -4,6 +4,7 @@
 //	                           machine with neither Go nor clang; run it at the top of the repository
 //	gpurecord run -out DIR     runs the suites and measures, from the folder that the archive was unpacked to; also at
 //	                           the top of the repository, since tests read their fixtures
+//	gpurecord time             shows figures of kernels and of decode, and writes nothing
 //	gpurecord table            writes what the records say into the README
 //
 // The record has device, driver, commit, every suite's counts with the tests that failed or were left out, and the
@@ -30,7 +31,10 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want build, run or table")
+		return errors.New("want build, run, time or table")
+	}
+	if args[0] == "time" {
+		return timeFlags(args[1:])
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	out := flags.String("out", "tests/records", "folder of the record")
@@ -53,7 +57,7 @@ func command(args []string) error {
 		}
 		return run(runOptions{from: filepath.Dir(self), out: *out, limit: *limit, quick: *quick, profile: *profile, sanitize: *sanitize})
 	}
-	return fmt.Errorf("no command %q: build, run or table", args[0])
+	return fmt.Errorf("no command %q: build, run, time or table", args[0])
 }
 
 // suite is a package's tests as a binary.
