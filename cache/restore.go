@@ -223,25 +223,45 @@ func (s *Space) readBlob(ctx context.Context, name string, b Blob, segs []segmen
 	return nil
 }
 
-// fill reads a blob into the segments and returns the digest of its bytes.
+// fill reads a blob into the segments and returns the digest of its bytes, which is computed beside the reading: each
+// takes about as long as the other, and one blob may be most of a state.
 func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
-	h := sha256.New()
-	read := 0
+	if b.Size <= bodyPiece { // one read: nothing to compute beside
+		h := sha256.New()
+		err := readSegments(r, b, segs, func(data []byte) { h.Write(data) }) // a hash takes everything
+		return Digest(h.Sum(nil)), err
+	}
+	pieces, summed := make(chan []byte, 2), make(chan Digest, 1)
+	go func() {
+		h := sha256.New()
+		for data := range pieces {
+			h.Write(data)
+		}
+		summed <- Digest(h.Sum(nil))
+	}()
+	err := readSegments(r, b, segs, func(data []byte) { pieces <- data })
+	close(pieces)
+	return <-summed, err // waited for in any case: the bytes belong to the caller
+}
+
+// readSegments fills the segments piece by piece and hands each piece on.
+func readSegments(r io.Reader, b Blob, segs []segment, read func([]byte)) error {
+	total := 0
 	for _, seg := range segs {
 		for data := seg.data; len(data) > 0; {
 			n, err := io.ReadFull(r, data[:min(len(data), bodyPiece)])
-			read += n
+			total += n
 			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-				err = refuse(ErrCorrupt, "it has %d bytes, not %d", read, b.Size)
+				err = refuse(ErrCorrupt, "it has %d bytes, not %d", total, b.Size)
 			}
 			if err != nil {
-				return Digest{}, err
+				return err
 			}
-			h.Write(data[:n]) // a hash takes everything
+			read(data[:n])
 			data = data[n:]
 		}
 	}
-	return Digest(h.Sum(nil)), nil
+	return nil
 }
 
 // atEnd refuses an object that goes on after its size.
