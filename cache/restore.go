@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -226,16 +227,17 @@ func (s *Space) readBlob(ctx context.Context, name string, b Blob, segs []segmen
 // fill reads a blob into the segments and returns the digest of its bytes, which is computed beside the reading: each
 // takes about as long as the other, and one blob may be most of a state.
 func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
-	if b.Size <= bodyPiece { // one read: nothing to compute beside
+	if b.Size <= sumPiece { // one read: nothing to compute beside
 		h := sha256.New()
 		err := readSegments(r, b, segs, func(data []byte) { h.Write(data) }) // a hash takes everything
 		return Digest(h.Sum(nil)), err
 	}
-	pieces, summed := make(chan []byte, 2), make(chan Digest, 1)
+	pieces, summed := make(chan []byte, 4), make(chan Digest, 1)
 	go func() {
 		h := sha256.New()
 		for data := range pieces {
 			h.Write(data)
+			runtime.Gosched()
 		}
 		summed <- Digest(h.Sum(nil))
 	}()
@@ -249,7 +251,7 @@ func readSegments(r io.Reader, b Blob, segs []segment, read func([]byte)) error 
 	total := 0
 	for _, seg := range segs {
 		for data := seg.data; len(data) > 0; {
-			n, err := io.ReadFull(r, data[:min(len(data), bodyPiece)])
+			n, err := io.ReadFull(r, data[:min(len(data), sumPiece)])
 			total += n
 			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 				err = refuse(ErrCorrupt, "it has %d bytes, not %d", total, b.Size)

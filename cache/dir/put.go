@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"lector/cache"
+	"lector/cache/disk"
 )
 
 // publishTries is how often a folder is made again that a Delete elsewhere has just removed as empty.
@@ -84,7 +85,7 @@ func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (
 	if err != nil {
 		return "", err
 	}
-	err = cache.CopyExactly(ctx, f, body, size)
+	err = cache.CopyExactly(ctx, disk.NewEarly(f), body, size)
 	if err == nil {
 		err = f.Sync()
 	}

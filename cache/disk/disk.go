@@ -1,4 +1,4 @@
-// Package disk asks the file system what packages that keep files within a quota need to know: locks that end with
+// Package disk asks the file system what packages that keep files need to know, and tells it what they do: locks that end with
 // their process, and what a file really takes. It keeps nothing and may be used from any goroutine.
 package disk
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"lector/cache"
+	"lector/cache/disk"
 )
 
 // batch is the files of one chunk.
@@ -87,9 +88,9 @@ func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
 	if err != nil {
 		return err
 	}
-	var w io.Writer = f
+	var w io.Writer = disk.NewEarly(f)
 	if p := t.spool.private; p != nil {
-		w = &hiding{w: f, stream: p.at(t.start, 0)}
+		w = &hiding{w: w, stream: p.at(t.start, 0)}
 	}
 	if err = cache.CopyExactly(ctx, w, body, t.size); err == nil {
 		err = f.Sync()
