@@ -28,6 +28,7 @@ type Status struct {
 	Result   json.RawMessage `json:"result,omitempty"` // Done: the receipt of an ingest or the result of a resume; Cancelled, Expired: of the part that was done
 	Dead     *Dead           `json:"dead,omitempty"`   // Failed
 	Cancel   *Cancellation   `json:"cancel,omitempty"` // somebody asked for the job's end
+	Waits    string          `json:"waits,omitempty"`  // Queued: why it was given back, where it is no fault
 	Updated  time.Time       `json:"updated"`
 }
 

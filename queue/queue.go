@@ -41,6 +41,7 @@ type Queue interface {
 	Handles
 	Leases
 	Gate
+	Quotas
 	Letters
 	Close() error
 }
@@ -75,10 +76,10 @@ type Source interface {
 	Next(ctx context.Context, kinds ...Kind) (Delivery, error)
 }
 
-// Delivery is one attempt at a job. It must be settled by exactly one of Done, Retry, Release and Reject.
+// Delivery is one attempt at a job. It must be settled by exactly one of Done, Retry, Postpone, Release and Reject.
 type Delivery interface {
 	Job() Job
-	// Attempt counts from 1; a Release does not count.
+	// Attempt counts from 1; a Release or a Postpone does not count.
 	Attempt() int
 	// Standing is the job's status as Next left it: Running, or final where an earlier attempt did all but settle.
 	Standing() Status
@@ -91,6 +92,9 @@ type Delivery interface {
 	Done(ctx context.Context) error
 	// Retry gives the job back, to come again after the given time.
 	Retry(ctx context.Context, after time.Duration) error
+	// Postpone gives the job back, uncounted, to come again after the given time: what it needs is taken just now. why
+	// stands in its status until then.
+	Postpone(ctx context.Context, after time.Duration, why string) error
 	// Release gives the job back at once, uncounted: a drain.
 	Release(ctx context.Context) error
 	// Reject moves the job to the dead letters with its reason; it never comes again.

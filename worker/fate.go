@@ -42,13 +42,15 @@ const (
 	Stop
 	// Alarm makes the job a dead letter and ends the worker: what it computes cannot be trusted.
 	Alarm
+	// Wait gives the job back for a while, uncounted: others have what it needs just now.
+	Wait
 )
 
 // Fate is an action with its reason.
 type Fate struct {
 	Action Action
 	Class  string        // of the dead letter, and in events and logs
-	After  time.Duration // Retry: until the next attempt
+	After  time.Duration // Retry, Wait: until the next attempt
 }
 
 // FateOf maps an attempt's error to what happens next. attempt counts from 1; jitter is any number that differs
@@ -56,6 +58,9 @@ type Fate struct {
 func FateOf(err error, attempt int, jitter uint64, c Config) Fate {
 	f := classify(err)
 	c = c.withDefaults()
+	if f.Action == Wait {
+		f.After = waiting(jitter, c)
+	}
 	if f.Action != Retry {
 		return f
 	}
@@ -63,7 +68,7 @@ func FateOf(err error, attempt int, jitter uint64, c Config) Fate {
 		return Fate{Action: Reject, Class: "attempts"}
 	}
 	f.After = backoff(attempt, jitter, c)
-	if f.Class == "disk" {
+	if f.Class == "disk" || f.Class == "memory" {
 		f.After = backoff(64, jitter, c) // room does not come in seconds
 	}
 	return f
@@ -115,6 +120,10 @@ func classify(err error) Fate {
 		return Fate{Action: Retry, Class: "device"}
 	case is(engine.ErrStorage):
 		return Fate{Action: Retry, Class: "storage"} // another host reads its own copy
+	case is(errFull):
+		return Fate{Action: Wait, Class: "memory"}
+	case is(queue.ErrQuota):
+		return Fate{Action: Wait, Class: "quota"}
 	case is(engine.ErrMemory):
 		return Fate{Action: Retry, Class: "memory"} // another host may have more
 	case is(errDisk):
@@ -134,4 +143,11 @@ func backoff(attempt int, jitter uint64, c Config) time.Duration {
 	}
 	u := unit(jitter^c.RetrySeed, uint64(attempt), 0)
 	return d/2 + time.Duration(u*float64(d/2))
+}
+
+// waiting is how long a job waits for what others have. It says nothing of the job, so it does not grow; it is long
+// enough for many jobs that wait to cost little.
+func waiting(jitter uint64, c Config) time.Duration {
+	d := max(c.RetryMax/20, c.RetryMin)
+	return d/2 + time.Duration(unit(jitter^c.RetrySeed, 0, 1)*float64(d/2))
 }

@@ -42,6 +42,8 @@ func TestFateOf(t *testing.T) {
 		{engine.ErrDevice, 1, worker.Retry, "device"},
 		{engine.ErrStorage, 1, worker.Retry, "storage"},
 		{engine.ErrMemory, 1, worker.Retry, "memory"},
+		{engine.ErrMemory, 5, worker.Reject, "attempts"},
+		{queue.ErrQuota, 9, worker.Wait, "quota"},
 		{engine.ErrBroken, 1, worker.Retry, "error"},
 		{queue.ErrFull, 1, worker.Retry, "error"},
 		{context.DeadlineExceeded, 1, worker.Retry, "timeout"},
@@ -57,7 +59,7 @@ func TestFateOf(t *testing.T) {
 		if got.Action != c.action || got.Class != c.class {
 			t.Errorf("attempt %d with %v: %+v, want action %d, class %s", c.attempt, c.err, got, c.action, c.class)
 		}
-		if (got.After > 0) != (got.Action == worker.Retry) {
+		if (got.After > 0) != (got.Action == worker.Retry || got.Action == worker.Wait) {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 	}
@@ -82,6 +84,17 @@ func TestBackoff(t *testing.T) {
 		if len(spread) < 15 {
 			t.Errorf("20 jobs come back at %d times", len(spread))
 		}
+	}
+}
+
+// What lacks memory is not tried again before some may be free: all attempts together take many minutes.
+func TestMemoryIsWaitedFor(t *testing.T) {
+	whole := time.Duration(0)
+	for attempt := 1; attempt < 5; attempt++ {
+		whole += worker.FateOf(engine.ErrMemory, attempt, 3, worker.Config{}).After
+	}
+	if whole < 10*time.Minute {
+		t.Errorf("a job that lacks memory is a dead letter after %v", whole)
 	}
 }
 

@@ -19,7 +19,9 @@ type keepalive struct {
 
 	mu     sync.Mutex // guards what follows
 	claims map[string]queue.Lease
-	ending bool // somebody wants the job to end
+
+	ended  chan struct{} // closed when somebody wants the job to end
+	ending sync.Once
 
 	dropping sync.WaitGroup // claims on their way back
 
@@ -37,7 +39,7 @@ type alarms struct {
 func startKeepalive(ctx context.Context, d queue.Delivery, wait time.Duration, on alarms) *keepalive {
 	ctx, cancel := context.WithCancel(ctx)
 	k := &keepalive{
-		delivery: d, wait: wait, alarms: on, claims: map[string]queue.Lease{},
+		delivery: d, wait: wait, alarms: on, claims: map[string]queue.Lease{}, ended: make(chan struct{}),
 		cancel: cancel, stopped: make(chan struct{}),
 	}
 	go k.run(ctx)
@@ -92,17 +94,16 @@ func (k *keepalive) extend(ctx context.Context) error {
 }
 
 // end notes that somebody wants the job to end.
-func (k *keepalive) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.ending = true
-}
+func (k *keepalive) end() { k.ending.Do(func() { close(k.ended) }) }
 
 // cancelled says that somebody wants the job to end.
 func (k *keepalive) cancelled() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ending
+	select {
+	case <-k.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // renew keeps the claims. One that is lost is let go: a second worker on the same cell writes the same bytes, so

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,22 +29,26 @@ func newShare(e engine.Engine, memory int64, now func() time.Time) *share {
 type lent struct {
 	engine.Engine
 	*share
-	kind  queue.Kind
-	ctx   context.Context // of the attempt's work
-	drain <-chan struct{}
-	marks bool // sequences will be marked: room for that is taken with them
+	kind    queue.Kind
+	ctx     context.Context // of the attempt's work
+	attempt *attempt
+	marks   bool // sequences will be marked: room for that is taken with them
 }
 
-// NewSequence waits for room, or for the end of the attempt or the worker.
+// NewSequence waits for room, or for the end of the attempt, of its job or of the worker.
 func (l *lent) NewSequence(capacity int) (engine.Sequence, error) {
 	bytes, err := l.bytes(capacity)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := l.room.enter(l.ctx, l.drain, bytes)
+	room, err := l.room.ask(bytes)
+	if err == nil {
+		err = l.attempt.wait(l.ctx, room)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open a sequence of %d tokens: %w", capacity, err)
 	}
+	leave := room.leave
 	s := &lentSequence{lent: l}
 	part := l.turns.join(l.kind)
 	s.leave = func() { part(); leave() }
@@ -100,7 +105,10 @@ func (s *lentSequence) step(ctx context.Context, f func() error) error {
 		return fmt.Errorf("wait for the engine: %w", err)
 	}
 	defer end()
-	return f()
+	if err = f(); errors.Is(err, engine.ErrMemory) && !s.room.alone() {
+		err = fmt.Errorf("%w: %w", errFull, err)
+	}
+	return err
 }
 
 // whole runs f, several calls of seq, as one step.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -66,17 +67,31 @@ func TestTurnsNeverMeetAndNeverStop(t *testing.T) {
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{total: 10}
-		first, err := r.enter(t.Context(), nil, 8)
+		a := &attempt{Worker: &Worker{}, alive: &keepalive{ended: make(chan struct{})}}
+		enter := func(ctx context.Context, bytes int64) (leave func(), err error) {
+			w, err := r.ask(bytes)
+			if err == nil {
+				err = a.wait(ctx, w)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return w.leave, nil
+		}
+		if _, err := enter(t.Context(), 11); !errors.Is(err, engine.ErrMemory) {
+			t.Errorf("more than there will ever be: %v", err)
+		}
+		first, err := enter(t.Context(), 8)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := make(chan error)
-		go func() { _, err := r.enter(ctx, nil, 9); refused <- err }()
+		go func() { _, err := enter(ctx, 9); refused <- err }()
 		synctest.Wait()
 		admitted := make(chan func())
 		go func() {
-			leave, err := r.enter(t.Context(), nil, 2)
+			leave, err := enter(t.Context(), 2)
 			if err != nil {
 				t.Error(err)
 			}
@@ -95,8 +110,8 @@ func TestRoom(t *testing.T) {
 		leave := <-admitted
 		leave()
 		first()
-		if r.taken != 0 || len(r.waiting) != 0 {
-			t.Errorf("%d bytes are taken, %d wait", r.taken, len(r.waiting))
+		if r.taken != 0 || r.live != 0 || len(r.waiting) != 0 {
+			t.Errorf("%d bytes are taken by %d, %d wait", r.taken, r.live, len(r.waiting))
 		}
 	})
 }
@@ -113,7 +128,7 @@ func TestPanicGivesRoomBack(t *testing.T) {
 	for range 3 {
 		func() {
 			defer func() { _ = recover() }()
-			l := &lent{Engine: panicking{}, share: s, kind: queue.Resume, ctx: t.Context()}
+			l := &lent{Engine: panicking{}, share: s, kind: queue.Resume, ctx: t.Context(), attempt: &attempt{Worker: &Worker{}, alive: &keepalive{}}}
 			_, err := l.NewSequence(9)
 			t.Errorf("opened: %v", err)
 		}()

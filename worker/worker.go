@@ -70,7 +70,7 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	defer lose(nil)
 	work, end := a.traced(work)
 	if w.share != nil {
-		a.lent = &lent{Engine: w.Engine, share: w.share, kind: a.job.Kind, ctx: work, drain: a.drain}
+		a.lent = &lent{Engine: w.Engine, share: w.share, kind: a.job.Kind, ctx: work, attempt: a}
 		a.Engine = a.lent
 	}
 	a.alive = startKeepalive(work, d, a.config.AckWait, alarms{lost: lose, claimLost: a.meter().ClaimLost})
@@ -78,6 +78,7 @@ func (w *Worker) Handle(ctx context.Context, d queue.Delivery) error {
 	if told := a.told(); err == nil {
 		err = told
 	}
+	a.alive.dropSoon(context.WithoutCancel(work), tenantPlace)
 	a.alive.stop()
 	if err != nil && work.Err() != nil {
 		err = context.Cause(work) // a lost delivery explains whatever failed after it
@@ -211,7 +212,28 @@ func (a *attempt) begin(ctx context.Context) error {
 	if err := a.drained(); err != nil && !(errors.As(err, &end) && a.delivery.Attempt() > 1) { // an attempt before may have left something
 		return err
 	}
+	if err := a.enter(ctx); err != nil {
+		return err
+	}
 	return a.tellSoon(ctx, queue.Event{Type: queue.EventStarted})
+}
+
+// tenantPlace is the name of the claim on one of the places of the job's tenant.
+const tenantPlace = "place of the tenant"
+
+// enter takes one of the places that the tenant's quota gives it, until the attempt ends.
+func (a *attempt) enter(ctx context.Context) error {
+	if a.asked() != nil {
+		return nil // what is left to do takes no time
+	}
+	place, err := a.Queue.Enter(ctx, a.job.Owner(), a.config.LeaseTTL)
+	if err != nil {
+		return fmt.Errorf("begin job %s: %w", a.job.ID, err)
+	}
+	if place != nil {
+		a.alive.hold(tenantPlace, place)
+	}
+	return nil
 }
 
 // conclude makes the result known: status first, so that a redelivery finds it.
@@ -242,7 +264,7 @@ func (a *attempt) settle(ctx context.Context, err error) error {
 	}
 	level := zap.WarnLevel
 	switch fate.Action {
-	case Finish, Release:
+	case Finish, Release, Wait:
 		level = zap.InfoLevel
 	case Stop, Alarm:
 		level = zap.ErrorLevel
@@ -267,6 +289,8 @@ func (a *attempt) carryOut(ctx context.Context, fate Fate, err error) error {
 	case Retry:
 		told := a.tell(ctx, queue.Event{Type: queue.EventRetry, Reason: err.Error()})
 		return errors.Join(told, a.delivery.Retry(ctx, fate.After))
+	case Wait:
+		return a.delivery.Postpone(ctx, fate.After, err.Error())
 	case Release:
 		return a.delivery.Release(ctx)
 	case Reject, Alarm:

@@ -26,7 +26,7 @@ func newJobs(a *app) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newJobsLs(a), newJobsShow(a), newJobsWatch(a), newJobsWait(a), newJobsCancel(a), newJobsDead(a))
+	c.AddCommand(newJobsLs(a), newJobsShow(a), newJobsWatch(a), newJobsWait(a), newJobsCancel(a), newJobsPrune(a), newJobsDead(a))
 	return c
 }
 
@@ -191,6 +191,10 @@ func brief(s queue.Status) string {
 		if s.Cancel != nil {
 			return "is to be cancelled"
 		}
+	case queue.Queued:
+		if s.Waits != "" {
+			return fmt.Sprintf("waits: %.120s", s.Waits)
+		}
 	}
 	return ""
 }
@@ -218,6 +222,9 @@ func outcomeOf(s queue.Status) string {
 		return endedLine(s)
 	case queue.Running:
 		return fmt.Sprintf("is being worked on, attempt %d", s.Attempts)
+	}
+	if s.Waits != "" {
+		return "waits: " + s.Waits
 	}
 	return "waits"
 }

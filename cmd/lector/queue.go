@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 func newQueue(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
-		Short: "Create, look at, pause and resume the queue",
+		Short: "Create, look at, bound, pause and resume the queue",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newQueueInit(a), newQueueShow(a), newQueuePause(a), newQueueResume(a))
+	c.AddCommand(newQueueInit(a), newQueueShow(a), newQueueQuota(a), newQueuePause(a), newQueueResume(a))
 	return c
 }
 
@@ -159,6 +160,10 @@ func (a *app) queueShow(ctx context.Context, asJSON bool) error {
 			fmt.Fprintf(t, "%s lags ", peer)
 		}
 		fmt.Fprintln(t)
+	}
+	if slices.ContainsFunc(r.Tenants, func(u queue.TenantUse) bool { return u.Quota != (queue.Quota{}) }) {
+		fmt.Fprintln(t)
+		tenantRows(t, r.Tenants)
 	}
 	return t.Flush()
 }

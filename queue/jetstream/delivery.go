@@ -114,28 +114,40 @@ func (d *delivery) ended() bool {
 
 // Retry gives the job back, to come again after the given time.
 func (d *delivery) Retry(ctx context.Context, after time.Duration) error {
-	return d.giveBack(ctx, "retry", d.attempt, after)
+	return d.giveBack(ctx, "retry", back{attempts: d.attempt, after: after})
+}
+
+// Postpone gives the job back, to come again after the given time; the attempt is not counted.
+func (d *delivery) Postpone(ctx context.Context, after time.Duration, why string) error {
+	return d.giveBack(ctx, "postpone", back{attempts: d.attempt - 1, after: after, why: why})
 }
 
 // Release gives the job back at once; the attempt is not counted.
 func (d *delivery) Release(ctx context.Context) error {
-	return d.giveBack(ctx, "release", d.attempt-1, 0)
+	return d.giveBack(ctx, "release", back{attempts: d.attempt - 1})
+}
+
+// back is how a job goes back to those that wait.
+type back struct {
+	attempts int
+	after    time.Duration
+	why      string
 }
 
 // giveBack writes the record first: once the message is back, the record is the next worker's.
-func (d *delivery) giveBack(ctx context.Context, doing string, attempts int, after time.Duration) error {
+func (d *delivery) giveBack(ctx context.Context, doing string, b back) error {
 	return d.settle(ctx, doing, func() error {
-		rec, err := d.mark(ctx, queue.Queued, attempts, nil)
+		rec, err := d.mark(ctx, queue.Queued, b, nil)
 		if err != nil {
 			return err
 		}
 		if rec.State == queue.Cancelled && rec.changed {
 			return errors.Join(d.q.tellEnded(ctx, rec), d.confirm(ctx, ackOK, "end"))
 		}
-		if err := d.confirm(ctx, nak(after), doing); err != nil {
+		if err := d.confirm(ctx, nak(b.after), doing); err != nil {
 			return err
 		}
-		if after <= 0 {
+		if b.after <= 0 {
 			d.q.ringFor(d.job)
 		}
 		return nil
@@ -153,7 +165,7 @@ func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 		if err := d.q.sendDead(ctx, d.job.ID+"."+d.claim, letter); err != nil {
 			return err
 		}
-		if _, err := d.mark(ctx, queue.Failed, d.attempt, &dead); err != nil {
+		if _, err := d.mark(ctx, queue.Failed, back{attempts: d.attempt}, &dead); err != nil {
 			return err
 		}
 		return d.confirm(ctx, ackTerm, "reject")
@@ -171,7 +183,7 @@ func (d *delivery) check(ctx context.Context) (record, error) {
 }
 
 // mark records the state in which this delivery leaves the job. Repeating it is harmless.
-func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *queue.Dead) (record, error) {
+func (d *delivery) mark(ctx context.Context, s queue.State, b back, dead *queue.Dead) (record, error) {
 	return d.q.change(ctx, d.job.ID, func(r *record) error {
 		if r.Claim != d.claim {
 			return d.lost()
@@ -179,7 +191,7 @@ func (d *delivery) mark(ctx context.Context, s queue.State, attempts int, dead *
 		if r.State.Final() {
 			return errKeep
 		}
-		r.State, r.Attempts, r.Dead = s, attempts, dead
+		r.State, r.Attempts, r.Waits, r.Dead = s, b.attempts, b.why, dead
 		if s == queue.Queued && r.Cancel != nil {
 			r.State = queue.Cancelled // it shall not begin again
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"lector/queue"
 )
 
@@ -24,6 +25,8 @@ type record struct {
 	// Generation counts how often the job was queued afresh; message ids carry it, so that the server does not take the
 	// new message for the old one.
 	Generation int `json:"generation"`
+	// Life tells this record's message ids from those of one before it, of a job that was forgotten.
+	Life string `json:"life,omitempty"`
 	// Sequence is that of the message that stands for the job in LECTOR_JOBS; 0 while none is known.
 	Sequence uint64 `json:"sequence"`
 	// Claim is that of the delivery that stands.
@@ -32,7 +35,7 @@ type record struct {
 	changed bool // by the call that returned this
 }
 
-func (r record) messageID() string { return fmt.Sprintf("%s.%d", r.Job.ID, r.Generation) }
+func (r record) messageID() string { return fmt.Sprintf("%s.%d.%s", r.Job.ID, r.Generation, r.Life) }
 
 // errKeep is how a change says that the record is right as it is.
 var errKeep = errors.New("record needs no change")
@@ -43,13 +46,29 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Status, error)
 	if _, err := job.Encode(); err != nil {
 		return queue.Status{}, err
 	}
-	if _, err := q.Status(ctx, job.ID); err != nil && !errors.Is(err, queue.ErrUnknown) { // expires what is overdue
-		return queue.Status{}, err
-	}
 	if !slices.Contains(q.cfg.Priorities, job.Priority) {
 		return queue.Status{}, fmt.Errorf("submit job %s: the priority %q does not exist: use one of %s",
 			job.ID, job.Priority, strings.Join(q.cfg.Priorities, ", "))
 	}
+	standing, err := q.Status(ctx, job.ID) // expires what is overdue
+	if err != nil && !errors.Is(err, queue.ErrUnknown) {
+		return queue.Status{}, err
+	}
+	if err == nil && standing.State != queue.Failed {
+		return q.put(ctx, job)
+	}
+	refund, err := q.charge(ctx, job)
+	if err != nil {
+		return queue.Status{}, err
+	}
+	if standing, err = q.put(ctx, job); err != nil {
+		err = errors.Join(err, refund(context.WithoutCancel(ctx)))
+	}
+	return standing, err
+}
+
+// put is Submit without its checks.
+func (q *Queue) put(ctx context.Context, job queue.Job) (queue.Status, error) {
 	for {
 		rec, before, err := q.adopt(ctx, job)
 		if err != nil {
@@ -78,7 +97,7 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Status, error)
 // adopt returns the record that stands for the job after creating it or queueing a failed one afresh, and the
 // failed one that it replaced.
 func (q *Queue) adopt(ctx context.Context, job queue.Job) (rec record, before *record, err error) {
-	rec = record{Version: recordVersion, Status: queue.Status{Job: job, State: queue.Queued, Updated: time.Now().UTC()}}
+	rec = record{Version: recordVersion, Life: nuid.Next(), Status: queue.Status{Job: job, State: queue.Queued, Updated: time.Now().UTC()}}
 	b, err := json.Marshal(rec)
 	if err != nil {
 		return rec, nil, fmt.Errorf("encode record of job %s: %w", job.ID, err)
@@ -99,7 +118,7 @@ func (q *Queue) adopt(ctx context.Context, job queue.Job) (rec record, before *r
 		}
 		failed := *r
 		before = &failed
-		*r = record{Version: recordVersion, Status: rec.Status, Generation: r.Generation + 1}
+		*r = record{Version: recordVersion, Life: rec.Life, Status: rec.Status, Generation: r.Generation + 1}
 		return nil
 	})
 	return rec, before, err

@@ -17,6 +17,8 @@ type Report struct {
 	Paused  *queue.Pause   `json:"paused,omitempty"`
 	Depths  []ModelDepth   `json:"depths"` // one for each kind, model and priority that has jobs or had workers
 	Streams []StreamReport `json:"streams"`
+
+	Tenants []queue.TenantUse `json:"tenants"` // that have a quota or open jobs
 }
 
 // ModelDepth counts the jobs of one kind, model and priority.
@@ -57,7 +59,10 @@ func (q *Queue) Report(ctx context.Context) (Report, error) {
 		}
 		r.Streams = append(r.Streams, s)
 	}
-	r.Depths, err = q.Depths(ctx)
+	if r.Depths, err = q.Depths(ctx); err != nil {
+		return r, err
+	}
+	r.Tenants, err = q.Use(ctx)
 	return r, err
 }
 

@@ -239,7 +239,7 @@ func (q *Queue) claimFor(ctx context.Context, d *delivery, seq uint64) (record, 
 		r.Claim = d.claim
 		if !r.State.Final() {
 			r.Attempts++
-			r.State = queue.Running
+			r.State, r.Waits = queue.Running, ""
 		}
 		return nil
 	}

@@ -40,6 +40,7 @@ type state struct {
 	credit  map[string]int // of priorities: see turn
 	letters map[string]queue.Letter
 	pause   *queue.Pause
+	quotas  quotas
 	rules   []*Rule
 	calls   map[string]int
 }
@@ -68,6 +69,7 @@ func NewMemory(clock Clock) *Memory {
 		events:  map[string][]queue.Event{},
 		handles: map[string][]byte{},
 		letters: map[string]queue.Letter{},
+		quotas:  quotas{set: map[string]queue.Quota{}, tokens: map[string]int64{}},
 		leases:  map[string]*claim{},
 		credit:  map[string]int{},
 		calls:   map[string]int{},
@@ -117,6 +119,9 @@ func (m *Memory) submit(order queue.Job) (queue.Status, error) {
 	}
 	now := m.clock.Now()
 	if j == nil || j.status.State == queue.Failed {
+		if err := m.admit(order); err != nil {
+			return queue.Status{}, err
+		}
 		if j != nil {
 			j.holder = 0 // a delivery of the failed run has nothing to say on the new one
 		}
@@ -262,7 +267,7 @@ func (m *Memory) claim(j *job) *delivery {
 	j.holder, j.due = m.state.next(), now.Add(m.state.ackWait)
 	if !j.status.State.Final() {
 		j.status.Attempts++
-		j.status.State, j.status.Updated = queue.Running, now
+		j.status.State, j.status.Waits, j.status.Updated = queue.Running, "", now
 	}
 	j.nudge = make(chan struct{}, 1)
 	found := copyStatus(j.status)
@@ -358,7 +363,7 @@ func (m *Memory) do(ctx context.Context, op, name string, call func() error) err
 		return fmt.Errorf("%s %s: %w", op, name, rule.Err)
 	}
 	err := call()
-	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" && op != "Paused" && op != "List" && op != "DeadLetters" {
+	if op != "Next" && op != "Follow" && op != "Status" && op != "Handle" && op != "Paused" && op != "List" && op != "Use" && op != "DeadLetters" {
 		s.tell()
 	}
 	if rule != nil {

@@ -49,12 +49,17 @@ func (d *delivery) Done(ctx context.Context) error {
 
 // Retry makes the job due again after the given time.
 func (d *delivery) Retry(ctx context.Context, after time.Duration) error {
-	return d.settle(ctx, "Retry", func() { d.giveBack(d.attempt, after) })
+	return d.settle(ctx, "Retry", func() { d.giveBack(d.attempt, after, "") })
+}
+
+// Postpone makes the job due after the given time, as if it had not been delivered.
+func (d *delivery) Postpone(ctx context.Context, after time.Duration, why string) error {
+	return d.settle(ctx, "Postpone", func() { d.giveBack(d.attempt-1, after, why) })
 }
 
 // Release makes the job due now, as if it had not been delivered.
 func (d *delivery) Release(ctx context.Context) error {
-	return d.settle(ctx, "Release", func() { d.giveBack(d.attempt-1, 0) })
+	return d.settle(ctx, "Release", func() { d.giveBack(d.attempt-1, 0, "") })
 }
 
 // Reject takes the job out of the queue as failed.
@@ -69,11 +74,11 @@ func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 	})
 }
 
-func (d *delivery) giveBack(attempts int, after time.Duration) {
+func (d *delivery) giveBack(attempts int, after time.Duration, why string) {
 	now := d.m.clock.Now()
 	d.j.holder, d.j.due = 0, now.Add(after)
 	if !d.j.status.State.Final() {
-		d.j.status.State, d.j.status.Attempts, d.j.status.Updated = queue.Queued, attempts, now
+		d.j.status.State, d.j.status.Attempts, d.j.status.Waits, d.j.status.Updated = queue.Queued, attempts, why, now
 		if c := d.j.status.Cancel; c != nil {
 			d.m.endWaiting(d.j, queue.Cancelled, c.Reason)
 		}

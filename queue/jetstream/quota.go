@@ -1,0 +1,357 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"lector/queue"
+)
+
+// Keys of the bucket of jobs; no job can have one as its id.
+const (
+	quotasKey = "queue.quotas"  // quotas by tenant
+	tokensKey = "queue.tokens." // of a tenant: what it has submitted today
+)
+
+const (
+	quotaAge = 2 * time.Second // after which quotas, and a count of open jobs, are read again
+	busyAge  = time.Second     // within which a tenant whose places were all taken is not looked at again
+)
+
+// quotaState is what a queue remembers of quotas, guarded by its lock.
+type quotaState struct {
+	read   time.Time
+	quotas map[string]queue.Quota
+	open   map[string]openCount
+	busy   map[string]time.Time // until when
+}
+
+// openCount is how many jobs of a tenant were open, counted at a moment, and with what this queue submitted since.
+type openCount struct {
+	at time.Time
+	n  int
+}
+
+// dayTokens is what a tenant has submitted on one day.
+type dayTokens struct {
+	Day    string `json:"day"` // of UTC, by the server's clock
+	Tokens int64  `json:"tokens"`
+}
+
+// SetQuota changes the one record of all quotas by compare-and-set.
+func (q *Queue) SetQuota(ctx context.Context, tenant string, quota queue.Quota) error {
+	if err := errors.Join(queue.CheckTenant(tenant), quota.Validate()); err != nil {
+		return fmt.Errorf("set quota: %w", err)
+	}
+	doing := "set the quota of tenant " + tenant
+	err := q.edit(ctx, quotasKey, doing, func(b []byte) (any, error) {
+		all := map[string]queue.Quota{}
+		if err := decodeSetting(b, &all, "quotas"); err != nil {
+			return nil, err
+		}
+		if all[tenant] = quota; quota == (queue.Quota{}) {
+			delete(all, tenant)
+		}
+		return all, nil
+	})
+	q.mu.Lock()
+	q.quota.read = time.Time{}
+	clear(q.quota.busy)
+	q.mu.Unlock()
+	return err
+}
+
+// edit changes a setting in the bucket of jobs, as often as somebody else is faster. change gets nil where there is none.
+func (q *Queue) edit(ctx context.Context, key, doing string, change func([]byte) (any, error)) error {
+	call, cancel := q.call(ctx)
+	defer cancel()
+	for {
+		var value []byte
+		revision := uint64(0)
+		entry, err := q.jobs.Get(call, key)
+		switch {
+		case err == nil:
+			value, revision = entry.Value(), entry.Revision()
+		case !errors.Is(err, jetstream.ErrKeyNotFound):
+			return q.fail(ctx, err, "%s", doing)
+		}
+		after, err := change(value)
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(after)
+		if err != nil {
+			return fmt.Errorf("%s: encode: %w", doing, err)
+		}
+		if revision == 0 {
+			_, err = q.jobs.Create(call, key, b)
+		} else {
+			_, err = q.jobs.Update(call, key, b, revision)
+		}
+		if err == nil {
+			return nil
+		}
+		if !isConflict(err) {
+			return q.fail(ctx, err, "%s", doing)
+		}
+	}
+}
+
+func decodeSetting(b []byte, out any, name string) error {
+	if b == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("decode %s of the queue: %w", name, err)
+	}
+	return nil
+}
+
+// setting reads a setting from the bucket of jobs; where there is none, out stays as it is.
+func (q *Queue) setting(ctx context.Context, key, name string, out any) error {
+	call, cancel := q.call(ctx)
+	defer cancel()
+	entry, err := q.jobs.Get(call, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		return q.fail(ctx, err, "read %s of the queue", name)
+	}
+	return decodeSetting(entry.Value(), out, name)
+}
+
+// allQuotas are the quotas as they were within quotaAge.
+func (q *Queue) allQuotas(ctx context.Context) (map[string]queue.Quota, error) {
+	q.mu.Lock()
+	all, fresh := q.quota.quotas, time.Since(q.quota.read) < quotaAge
+	q.mu.Unlock()
+	if fresh {
+		return all, nil
+	}
+	read := time.Now()
+	all = map[string]queue.Quota{}
+	if err := q.setting(ctx, quotasKey, "quotas", &all); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	q.quota.quotas, q.quota.read = all, read
+	q.mu.Unlock()
+	return all, nil
+}
+
+// quotaOf is the quota that bounds a tenant.
+func (q *Queue) quotaOf(ctx context.Context, tenant string) (queue.Quota, error) {
+	all, err := q.allQuotas(ctx)
+	if own, has := all[tenant]; has {
+		return own, err
+	}
+	return all[queue.EveryTenant], err
+}
+
+// charge counts a job that is new against its tenant's quota, or refuses it. refund takes the count back.
+func (q *Queue) charge(ctx context.Context, job queue.Job) (refund func(context.Context) error, err error) {
+	refund = func(context.Context) error { return nil }
+	tenant := job.Owner()
+	quota, err := q.quotaOf(ctx, tenant)
+	if err != nil || quota.Open == 0 && quota.DailyTokens == 0 {
+		return refund, err
+	}
+	has := queue.TenantUse{}
+	if quota.Open > 0 {
+		if has.Open, err = q.openOf(ctx, tenant); err != nil {
+			return refund, err
+		}
+	}
+	if quota.DailyTokens == 0 {
+		err = quota.Admit(job, has)
+	} else {
+		err = q.chargeTokens(ctx, job, quota, has)
+	}
+	if err != nil {
+		return refund, fmt.Errorf("submit job %s: %w", job.ID, err)
+	}
+	q.addOpen(tenant, 1)
+	return func(ctx context.Context) error {
+		q.addOpen(tenant, -1)
+		if quota.DailyTokens == 0 {
+			return nil
+		}
+		return q.editTokens(ctx, tenant, func(d *dayTokens) error {
+			d.Tokens = max(d.Tokens-job.Tokens(), 0)
+			return nil
+		})
+	}, nil
+}
+
+func (q *Queue) chargeTokens(ctx context.Context, job queue.Job, quota queue.Quota, has queue.TenantUse) error {
+	return q.editTokens(ctx, job.Owner(), func(d *dayTokens) error {
+		has.Tokens = d.Tokens
+		d.Tokens += job.Tokens()
+		return quota.Admit(job, has)
+	})
+}
+
+// editTokens changes what a tenant has submitted today.
+func (q *Queue) editTokens(ctx context.Context, tenant string, change func(*dayTokens) error) error {
+	today, err := q.today(ctx)
+	if err != nil {
+		return err
+	}
+	return q.edit(ctx, tokensKey+tenant, "count the tokens of tenant "+tenant, func(b []byte) (any, error) {
+		var d dayTokens
+		if err := decodeSetting(b, &d, "tokens of tenant "+tenant); err != nil {
+			return nil, err
+		}
+		if d.Day != today {
+			d = dayTokens{Day: today}
+		}
+		err := change(&d)
+		return d, err
+	})
+}
+
+// today is the day of UTC by the server's clock: hosts need not agree on it.
+func (q *Queue) today(ctx context.Context) (string, error) {
+	call, cancel := q.call(ctx)
+	defer cancel()
+	now, err := q.serverTime(call)
+	if err != nil {
+		return "", q.fail(ctx, err, "read the clock of the server")
+	}
+	return now.UTC().Format(time.DateOnly), nil
+}
+
+// openOf counts the jobs of a tenant that have not ended.
+func (q *Queue) openOf(ctx context.Context, tenant string) (int, error) {
+	q.mu.Lock()
+	c, known := q.quota.open[tenant]
+	q.mu.Unlock()
+	if known && time.Since(c.at) < quotaAge {
+		return c.n, nil
+	}
+	c = openCount{at: time.Now()}
+	err := q.List(ctx, func(s queue.Status) bool {
+		if !s.State.Final() && s.Job.Owner() == tenant {
+			c.n++
+		}
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	q.quota.open[tenant] = c
+	q.mu.Unlock()
+	return c.n, nil
+}
+
+func (q *Queue) addOpen(tenant string, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c, known := q.quota.open[tenant]; known {
+		c.n += n
+		q.quota.open[tenant] = c
+	}
+}
+
+// place is the lease of one of the jobs that a tenant may have at once.
+func place(tenant string, i int) string { return fmt.Sprintf("running.%s.%d", tenant, i) }
+
+// Enter takes the first of the tenant's places that is free.
+func (q *Queue) Enter(ctx context.Context, tenant string, ttl time.Duration) (queue.Lease, error) {
+	quota, err := q.quotaOf(ctx, tenant)
+	if err != nil || quota.Running == 0 {
+		return nil, err
+	}
+	q.mu.Lock()
+	busy := time.Now().Before(q.quota.busy[tenant])
+	q.mu.Unlock()
+	if busy {
+		return nil, quota.Busy(tenant)
+	}
+	for i := range quota.Running {
+		l, err := q.Acquire(ctx, place(tenant, i), ttl)
+		if err == nil {
+			return entered{l, q, tenant}, nil
+		}
+		if !errors.Is(err, queue.ErrHeld) {
+			return nil, err
+		}
+	}
+	q.mu.Lock()
+	q.quota.busy[tenant] = time.Now().Add(busyAge)
+	q.mu.Unlock()
+	return nil, quota.Busy(tenant)
+}
+
+// entered is a place; its release lets the next of this queue look again.
+type entered struct {
+	queue.Lease
+	q      *Queue
+	tenant string
+}
+
+func (e entered) Release(ctx context.Context) error {
+	err := e.Lease.Release(ctx)
+	e.q.mu.Lock()
+	delete(e.q.quota.busy, e.tenant)
+	e.q.mu.Unlock()
+	return err
+}
+
+// Use counts the jobs of every tenant.
+func (q *Queue) Use(ctx context.Context) ([]queue.TenantUse, error) {
+	all, err := q.allQuotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	uses := map[string]*queue.TenantUse{}
+	of := func(tenant string) *queue.TenantUse {
+		if uses[tenant] == nil {
+			quota, own := all[tenant]
+			if !own {
+				quota = all[queue.EveryTenant]
+			}
+			uses[tenant] = &queue.TenantUse{Tenant: tenant, Own: own, Quota: quota}
+		}
+		return uses[tenant]
+	}
+	for tenant := range all {
+		of(tenant)
+	}
+	err = q.List(ctx, func(s queue.Status) bool {
+		if !s.State.Final() {
+			u := of(s.Job.Owner())
+			if u.Open++; s.State == queue.Running {
+				u.Running++
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	today, err := q.today(ctx)
+	for tenant, u := range uses {
+		var d dayTokens
+		if err == nil && tenant != queue.EveryTenant {
+			err = q.setting(ctx, tokensKey+tenant, "tokens of tenant "+tenant, &d)
+		}
+		if d.Day == today {
+			u.Tokens = d.Tokens
+		}
+	}
+	out := []queue.TenantUse{}
+	for _, u := range slices.SortedFunc(maps.Values(uses), func(a, b *queue.TenantUse) int { return cmp.Compare(a.Tenant, b.Tenant) }) {
+		out = append(out, *u)
+	}
+	return out, err
+}

@@ -1,0 +1,124 @@
+package queuetest
+
+import (
+	"strings"
+	"time"
+
+	"lector/queue"
+)
+
+// of is an ingest job of a tenant.
+func of(tenant, id string) queue.Job {
+	j := ingestJob(id)
+	j.Tenant = tenant
+	return j
+}
+
+// refused is a submit that the tenant's quota has no room for: the error says whose, how much, and what to do.
+func (f *fixture) refused(j queue.Job, words ...string) {
+	f.Helper()
+	_, err := f.Queue.Submit(f.ctx, j)
+	f.is(err, queue.ErrQuota)
+	for _, w := range append(words, j.Owner(), "lector queue quota") {
+		if !strings.Contains(err.Error(), w) {
+			f.Errorf("the refusal %q does not say %q", err, w)
+		}
+	}
+	_, err = f.Queue.Status(f.ctx, j.ID)
+	f.is(err, queue.ErrUnknown) // nothing is left of it
+}
+
+// postpone gives a job back for a reason that is not its own.
+func postpone(f *fixture) {
+	f.submit(ingestJob("a"))
+	f.ok(f.next("a", 1).Postpone(f.ctx, f.AckWait/2, "the room is taken"))
+	if s := f.state("a", queue.Queued, 0); s.Waits != "the room is taken" {
+		f.Errorf("the job that was given back waits for %q", s.Waits)
+	}
+	f.none()
+	f.Pass(f.AckWait / 2)
+	d := f.next("a", 1)
+	if s := f.state("a", queue.Running, 1); s.Waits != "" || d.Standing().Waits != "" || d.Standing().State != queue.Running {
+		f.Errorf("a job that is worked on waits for %q; its delivery found %+v", s.Waits, d.Standing())
+	}
+	f.finish(d)
+	f.submit(ingestJob("b"))
+	d = f.next("b", 1)
+	_, err := f.Queue.Cancel(f.ctx, "b", queue.Cancellation{})
+	f.ok(err)
+	f.ok(d.Postpone(f.ctx, time.Hour, "the room is taken"))
+	f.state("b", queue.Cancelled, 0)
+}
+
+// quotaOpen bounds one tenant's jobs in the queue, and nobody else's.
+func quotaOpen(f *fixture) {
+	if f.Queue.SetQuota(f.ctx, "no name", queue.Quota{Open: 1}) == nil || f.Queue.SetQuota(f.ctx, "acme", queue.Quota{Open: -1}) == nil {
+		f.Error("a quota that cannot be is taken")
+	}
+	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{Open: 2}))
+	f.submit(of("acme", "a"))
+	f.submit(of("acme", "b"))
+	f.submit(of("acme", "a")) // the job that stands
+	f.submit(of("other", "c"))
+	f.submit(ingestJob("d"))
+	f.refused(of("acme", "e"), "2 jobs", "may have 2")
+	use, err := f.Queue.Use(f.ctx)
+	f.ok(err)
+	want := []queue.TenantUse{
+		{Tenant: "acme", Own: true, Quota: queue.Quota{Open: 2}, Open: 2}, {Tenant: queue.DefaultTenant, Open: 1}, {Tenant: "other", Open: 1},
+	}
+	for i := range want {
+		if len(use) != len(want) || use[i] != want[i] {
+			f.Fatalf("in use is %+v, not %+v", use, want)
+		}
+	}
+	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{}))
+	f.submit(of("acme", "e"))
+}
+
+// quotaTokens bounds what every tenant submits in a day; a job that is refused costs nothing.
+func quotaTokens(f *fixture) {
+	f.ok(f.Queue.SetQuota(f.ctx, queue.EveryTenant, queue.Quota{DailyTokens: 20}))
+	f.submit(of("acme", "a")) // of seven tokens
+	f.submit(of("acme", "b"))
+	f.refused(of("acme", "c"), "14 tokens", "may submit 20", "up to 7")
+	f.submit(of("acme", "b"))
+	small := of("acme", "d")
+	small.Ingest.Tokens = 6
+	f.submit(small)
+	text := resumeJob("e")
+	text.Resume.MaxTokens, text.Resume.Branches = 11, 2
+	f.refused(text, "up to 22")
+	f.submit(resumeJob("f"))
+	use, err := f.Queue.Use(f.ctx)
+	f.ok(err)
+	if len(use) < 2 || use[0].Tenant != "acme" || use[0].Own || use[0].Tokens != 20 || use[1].Tokens != 5 {
+		f.Errorf("in use is %+v", use)
+	}
+}
+
+// quotaRunning has places that are claimed like leases.
+func quotaRunning(f *fixture) {
+	enter := func(tenant string) (queue.Lease, error) { return f.Queue.Enter(f.ctx, tenant, f.AckWait) }
+	l, err := enter("acme")
+	f.ok(err)
+	if l != nil {
+		f.Fatal("there is a place where there is no bound")
+	}
+	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{Running: 2}))
+	one, err := enter("acme")
+	f.ok(err)
+	two, err := enter("acme")
+	f.ok(err)
+	_, err = enter("acme")
+	f.is(err, queue.ErrQuota)
+	if l, err := enter("other"); l != nil || err != nil {
+		f.Fatalf("another tenant gets %v, %v", l, err)
+	}
+	f.ok(one.Release(f.ctx))
+	three, err := enter("acme")
+	f.ok(err)
+	f.ok(two.Renew(f.ctx))
+	f.ok(two.Release(f.ctx))
+	f.ok(three.Release(f.ctx))
+}

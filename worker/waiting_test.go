@@ -1,0 +1,160 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lector/engine"
+	"lector/engine/enginetest"
+	"lector/queue"
+	"lector/worker"
+)
+
+// A job that waits for memory ends when it is cancelled, and when its deadline comes, though the memory stays taken.
+func TestEndsWhileWaitingForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		r.toy.Memory, _ = r.toy.SequenceBytes(60)
+		block := make(chan struct{})
+		r.toy.BeforeDecode = func(context.Context, int, []engine.Token) error { <-block; return nil }
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 3})
+		order := queue.ResumeOrder{MaxTokens: 30}
+		first := r.submit(r.resumeJob(from.HandleDigest, order))
+		synctest.Wait()
+		cancelled := r.submit(r.resumeJob(from.HandleDigest, order))
+		late := r.resumeJob(from.HandleDigest, order)
+		late.Deadline = time.Now().Add(time.Minute)
+		r.submit(late)
+		synctest.Wait()
+		if _, err := r.queue.Cancel(t.Context(), cancelled, queue.Cancellation{Reason: "enough"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s := r.status(cancelled); s.State != queue.Cancelled {
+			t.Errorf("the job that was cancelled while it waited for memory is %s", s.State)
+		}
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if s := r.status(late.ID); s.State != queue.Expired {
+			t.Errorf("the job whose deadline came while it waited for memory is %s", s.State)
+		}
+		if s := r.status(first); s.State != queue.Running {
+			t.Errorf("the job that has the memory is %s", s.State)
+		}
+		close(block)
+		r.await(first)
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A step that the engine refuses because another job has the memory is made later, and no attempt is counted: the job
+// outlasts any number of refusals.
+func TestFullHostCountsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Config.Attempts = 2
+		from := r.ingest(prose(20))
+		refused, steps := 0, 0
+		r.toy.Stops = []engine.Token{} // texts go on to their limit
+		r.toy.BeforeDecode = func(context.Context, int, []engine.Token) error { time.Sleep(time.Second); steps++; return nil }
+		r.toy.BeforePrefill = func(context.Context, int, []engine.Token) error {
+			if steps < 500 {
+				refused++
+				return engine.ErrMemory
+			}
+			return nil
+		}
+		stop, ended := r.serve(r.Worker, worker.Slots{queue.Resume: 1, queue.Ingest: 1})
+		text := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{MaxTokens: 600, Stop: []string{"\x00"}})) // has the memory, for minutes
+		synctest.Wait()
+		document := r.submit(r.ingestJob(prose(43), worker.IngestOptions{}))
+		waited := 0
+		for range 300 {
+			time.Sleep(time.Second)
+			s := r.status(document)
+			if s.State.Final() || s.Attempts > 1 {
+				t.Fatalf("after %d refusals the job is %s with %d attempts", refused, s.State, s.Attempts)
+			}
+			if s.State == queue.Queued && s.Waits != "" && s.Attempts == 0 {
+				waited++
+			}
+		}
+		if waited < 100 {
+			t.Errorf("the job says in %d of 300 seconds that it waits", waited)
+		}
+		r.await(document)
+		r.await(text)
+		synctest.Wait()
+		if got := r.receipt(document); got.Attempt != 1 || refused < 3 {
+			t.Errorf("attempt %d after %d refusals", got.Attempt, refused)
+		}
+		if story := r.types(document); slices.Contains(story, queue.EventFailed) || slices.Contains(story, queue.EventRetry) {
+			t.Errorf("the story is %v", story)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Of a tenant no more jobs are worked on at once than its quota allows, by all workers together; the others wait, count no
+// attempt, and get their turn. Nobody else waits for them.
+func TestTenantsJobsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		if err := r.queue.SetQuota(t.Context(), "acme", queue.Quota{Running: 2}); err != nil {
+			t.Fatal(err)
+		}
+		var now, most atomic.Int64
+		busy := func(context.Context, int, []engine.Token) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(20 * time.Second)
+			now.Add(-1)
+			return nil
+		}
+		var ids []string
+		for i := range 8 {
+			ids = append(ids, r.submit(r.ingestJob(prose(3 + i)[i:], worker.IngestOptions{Tenant: "acme"})))
+		}
+		other := r.submit(r.ingestJob(prose(40)[30:], worker.IngestOptions{}))
+		var stops []context.CancelFunc
+		var ends []<-chan error
+		for range 2 {
+			w := r.another(&enginetest.Toy{BeforePrefill: busy})
+			w.Config.Attempts = 1
+			stop, ended := r.serve(w, worker.Slots{queue.Ingest: 3})
+			stops, ends = append(stops, stop), append(ends, ended)
+		}
+		r.await(other)
+		if slices.IndexFunc(ids, func(id string) bool { return !r.status(id).State.Final() }) < 0 {
+			t.Error("another tenant's job came after all of those that are bounded")
+		}
+		for _, id := range ids {
+			r.await(id)
+		}
+		synctest.Wait()
+		for _, id := range ids {
+			if got := r.receipt(id); got.Attempt != 1 {
+				t.Errorf("job %s took attempt %d", id, got.Attempt)
+			}
+		}
+		if n := most.Load(); n < 2 || n > 3 { // and the other tenant's
+			t.Errorf("%d jobs were worked on at once", n)
+		}
+		for i := range stops {
+			stops[i]()
+			if err := <-ends[i]; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
