@@ -109,7 +109,9 @@ func TestSelectAndAttend(t *testing.T) {
 		{dims(10, 2, 16), 61, 5, 4, 100, 4, 8}, // 5 heads a key head; all visible
 		{dims(12, 1, 32), 13, 7, 3, 2, 5, 12},
 		{dims(3, 3, 128), 40, 3, 1, 7, 2, 128},
-		{dims(6, 2, 256), 50, 2, 4, 12, 4, 128}, // complete == budget, then one more
+		{dims(6, 2, 256), 50, 2, 4, 12, 4, 128},   // complete == budget, then one more
+		{dims(8, 2, 80), 700, 5, 4, 90, 4, 16},    // keys, values and block keys in several parts
+		{dims(12, 1, 128), 598, 4, 4, 150, 3, 16}, // passes the budget within few rows
 	} {
 		check(t, newAttentionCase(src, s))
 	}

@@ -34,17 +34,18 @@ type Options struct {
 
 // Backend computes on this machine's cores. The zero value is not usable; call New.
 type Backend struct {
-	class   string
-	workers int
-	limit   int64        // bytes, 0 for none
-	lent    atomic.Int64 // bytes lent by Alloc
-	vector  vector       // the kernels that this processor runs
-	chains  fma.Set      // the same, of the class Blocked
-	crew    crew         // who helps with an operation
-	scratch scratches    // of goroutines that work no more
-	ropes   ropeTables
-	taps    tapTables
-	held    sync.Pool // of *outputs, which a call of RunExperts holds
+	class     string
+	workers   int
+	limit     int64        // bytes, 0 for none
+	lent      atomic.Int64 // bytes lent by Alloc
+	vector    vector       // the kernels that this processor runs
+	chains    fma.Set      // the same, of the class Blocked
+	crew      crew         // who helps with an operation
+	scratch   scratches    // of goroutines that work no more
+	ropes     ropeTables
+	taps      tapTables
+	lookbacks lookbacks
+	held      sync.Pool // of *outputs, which a call of RunExperts holds
 
 	failed sync.Mutex
 	err    error // the first since the last Wait

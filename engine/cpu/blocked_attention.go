@@ -16,6 +16,10 @@ const (
 // that sees a selection, and the query heads of one key head.
 func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 	group := a.Hq / a.Hkv
+	if b.looksBack(a.o.n, a.AttentionDims) {
+		b.attendFew(a, index, pos, ratio)
+		return
+	}
 	tiles := attentionTiles(index, a.o.n, pos, ratio, max(1, tilePairs/group))
 	b.parallel(len(tiles)*a.Hkv, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
@@ -89,14 +93,19 @@ func (t *tile) run(s *scratch) {
 
 // finish divides by the sums and applies the gates.
 func (t *tile) finish(s *scratch, out fma.Rows, sums []float64) {
-	gates := floats(&s.more, t.Hd)
+	t.finishColumns(s, out, sums, headColumns{t.kv, 0, t.Hd})
+}
+
+// finishColumns is finish for some columns, which are those of out.
+func (t *tile) finishColumns(s *scratch, out fma.Rows, sums []float64, c headColumns) {
+	gates := floats(&s.more, c.n)
 	for p, sum := range sums {
-		r, head := t.rows.from+p/t.group, t.kv*t.group+p%t.group
-		copy(gates, t.qg.at(r)[(2*head+1)*t.Hd:])
+		r, head := t.rows.from+p/t.group, c.kv*t.group+p%t.group
+		copy(gates, t.qg.at(r)[(2*head+1)*t.Hd+c.from:])
 		s.vector.sigmoid(gates, 1, 1)
-		inverse, y, values := float32(1/sum), t.o.at(r)[head*t.Hd:][:t.Hd], out.Data[p*out.Step:]
-		for c, g := range gates {
-			y[c] = float32(values[c]*inverse) * g
+		inverse, y, values := float32(1/sum), t.o.at(r)[head*t.Hd+c.from:][:c.n], out.Data[p*out.Step:]
+		for i, g := range gates {
+			y[i] = float32(values[i]*inverse) * g
 		}
 	}
 }

@@ -57,6 +57,10 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 	chosen := make([]int32, (iq.Rows-scored)*budget)
 	if b.class == Blocked {
 		x := selection{queries, keys, h, pos, ratio, budget, index, chosen, scored}
+		if iq.Rows-scored <= lookbackRows {
+			b.selectFew(&x, iq.Rows-scored)
+			return index
+		}
 		b.parallel((iq.Rows-scored+selectRows-1)/selectRows, grain(selectRows*last*h.N*h.Dim), func(s *scratch, from, to int) {
 			for i := from; i < to; i++ {
 				x.run(s, i*selectRows, min((i+1)*selectRows, iq.Rows-scored))

@@ -395,6 +395,60 @@ func few512x8x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func few512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// listed512x4x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 64.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x4x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x4x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x4x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x4x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x2x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 64.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x2x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x2x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x2x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x2x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x1x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x1x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x1x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listed512x1x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
+//
+//go:noescape
+func listed512x1x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
 // transpose512x32 sets dst[i*step+j] to element i of the row at src + j*stride for j < 16 and i < n, and some more of dst, up to
 // a multiple of 16, to zero. An element has 4 bytes. It needs AVX-512F.
 //
@@ -406,6 +460,12 @@ func transpose512x32(dst *float32, step int, src *byte, stride int, n int)
 //
 //go:noescape
 func transpose512x16(dst *float32, step int, src *byte, stride int, n int)
+
+// transposeListed512 sets dst[i*step+j] to element i of the row at src + list[j]*stride for j < 16 and i < n, and some more of dst, up to
+// a multiple of 16, to zero. An element has 4 bytes. It needs AVX-512F.
+//
+//go:noescape
+func transposeListed512(dst *float32, step int, src *byte, stride int, n int, list *int32)
 
 // gather512x16 sets dst[i*step+j] to bf16 i of the row at src + j*stride for j < 16 and i < n, n even. It needs AVX-512F.
 //

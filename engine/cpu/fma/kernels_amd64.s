@@ -8260,6 +8260,618 @@ done:
 	VZEROUPPER
 	RET
 
+// func listed512x4x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x4x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    values+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	MOVQ    list+48(FP), DI
+	MOVQ    n+56(FP), R8
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	VPXORD  Z9, Z9, Z9
+	VPXORD  Z10, Z10, Z10
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	TESTB   R9, R9
+	JNZ     loop
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	MOVLQSX      32(DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	PREFETCHT0   128(R9)
+	PREFETCHT0   192(R9)
+	MOVLQSX      (DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	VMOVUPS      (R9), Z16
+	VMOVUPS      64(R9), Z17
+	VMOVUPS      128(R9), Z18
+	VMOVUPS      192(R9), Z19
+	VBROADCASTSS (AX), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS (AX)(CX*1), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS (AX)(CX*2), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS (AX)(DX*1), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, AX
+	DECQ         R8
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, (AX)(CX*1)
+	VMOVUPS Z5, 64(AX)(CX*1)
+	VMOVUPS Z6, 128(AX)(CX*1)
+	VMOVUPS Z7, 192(AX)(CX*1)
+	VMOVUPS Z8, (AX)(CX*2)
+	VMOVUPS Z9, 64(AX)(CX*2)
+	VMOVUPS Z10, 128(AX)(CX*2)
+	VMOVUPS Z11, 192(AX)(CX*2)
+	VMOVUPS Z12, (AX)(DX*1)
+	VMOVUPS Z13, 64(AX)(DX*1)
+	VMOVUPS Z14, 128(AX)(DX*1)
+	VMOVUPS Z15, 192(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x4x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    values+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	MOVQ    list+48(FP), DI
+	MOVQ    n+56(FP), R8
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	TESTB   R9, R9
+	JNZ     loop
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	MOVLQSX      32(DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	MOVLQSX      (DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	VMOVUPS      (R9), Z8
+	VMOVUPS      64(R9), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS (AX)(CX*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(CX*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS (AX)(DX*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, AX
+	DECQ         R8
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VMOVUPS Z4, (AX)(CX*2)
+	VMOVUPS Z5, 64(AX)(CX*2)
+	VMOVUPS Z6, (AX)(DX*1)
+	VMOVUPS Z7, 64(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x4x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x4x1(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    values+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	MOVQ    list+48(FP), DI
+	MOVQ    n+56(FP), R8
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), R9
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	TESTB   R9, R9
+	JNZ     loop
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	MOVLQSX      32(DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	PREFETCHT0   (R9)
+	MOVLQSX      (DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	VMOVUPS      (R9), Z4
+	VBROADCASTSS (AX), Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VBROADCASTSS (AX)(CX*1), Z5
+	VFMADD231PS  Z4, Z5, Z1
+	VBROADCASTSS (AX)(CX*2), Z5
+	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS (AX)(DX*1), Z5
+	VFMADD231PS  Z4, Z5, Z3
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, AX
+	DECQ         R8
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x2x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x2x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), DX
+	MOVQ    stride+40(FP), BX
+	MOVQ    list+48(FP), SI
+	MOVQ    n+56(FP), DI
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	TESTB   R8, R8
+	JNZ     loop
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS 128(R8), Z2
+	VMOVUPS 192(R8), Z3
+	VMOVUPS (R8)(R9*1), Z4
+	VMOVUPS 64(R8)(R9*1), Z5
+	VMOVUPS 128(R8)(R9*1), Z6
+	VMOVUPS 192(R8)(R9*1), Z7
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	MOVLQSX      32(SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	PREFETCHT0   128(R8)
+	PREFETCHT0   192(R8)
+	MOVLQSX      (SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z8
+	VMOVUPS      64(R8), Z9
+	VMOVUPS      128(R8), Z10
+	VMOVUPS      192(R8), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(CX*1), Z12
+	VFMADD231PS  Z8, Z12, Z4
+	VFMADD231PS  Z9, Z12, Z5
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, (AX)(CX*1)
+	VMOVUPS Z5, 64(AX)(CX*1)
+	VMOVUPS Z6, 128(AX)(CX*1)
+	VMOVUPS Z7, 192(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x2x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), DX
+	MOVQ    stride+40(FP), BX
+	MOVQ    list+48(FP), SI
+	MOVQ    n+56(FP), DI
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	TESTB   R8, R8
+	JNZ     loop
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8)(R9*1), Z2
+	VMOVUPS 64(R8)(R9*1), Z3
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	MOVLQSX      32(SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	MOVLQSX      (SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z4
+	VMOVUPS      64(R8), Z5
+	VBROADCASTSS (AX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS (AX)(CX*1), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x2x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x2x1(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), DX
+	MOVQ    stride+40(FP), BX
+	MOVQ    list+48(FP), SI
+	MOVQ    n+56(FP), DI
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), R8
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	TESTB   R8, R8
+	JNZ     loop
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8)(R9*1), Z1
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	MOVLQSX      32(SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	PREFETCHT0   (R8)
+	MOVLQSX      (SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z2
+	VBROADCASTSS (AX), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VBROADCASTSS (AX)(CX*1), Z3
+	VFMADD231PS  Z2, Z3, Z1
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func listed512x1x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x1x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   128(DI)
+	PREFETCHT0   192(DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Z4
+	VFMADD231PS  (DI), Z4, Z0
+	VFMADD231PS  64(DI), Z4, Z1
+	VFMADD231PS  128(DI), Z4, Z2
+	VFMADD231PS  192(DI), Z4, Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VZEROUPPER
+	RET
+
+// func listed512x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x1x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+	VMOVUPS 64(DI), Z1
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Z2
+	VFMADD231PS  (DI), Z2, Z0
+	VFMADD231PS  64(DI), Z2, Z1
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VZEROUPPER
+	RET
+
+// func listed512x1x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·listed512x1x1(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VPXORD  Z0, Z0, Z0
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Z0
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Z1
+	VFMADD231PS  (DI), Z1, Z0
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VZEROUPPER
+	RET
+
 // func transpose512x32(dst *float32, step int, src *byte, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transpose512x32(SB), NOSPLIT, $0-40
@@ -8591,6 +9203,263 @@ whole:
 	ADDQ        $0x00000020, BX
 	SUBQ        $0x10, DI
 	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func transposeListed512(dst *float32, step int, src *byte, stride int, n int, list *int32)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·transposeListed512(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ step+8(FP), DX
+	MOVQ src+16(FP), BX
+	MOVQ stride+24(FP), SI
+	MOVQ n+32(FP), DI
+	MOVQ list+40(FP), R8
+	SHLQ $0x02, DX
+
+loop:
+	TESTQ DI, DI
+	JLE   done
+	MOVL  $0x0000ffff, R9
+	CMPQ  DI, $0x10
+	JGE   whole
+	MOVQ  DI, CX
+	MOVL  $0x00000001, R9
+	SHLL  CL, R9
+	DECL  R9
+
+whole:
+	KMOVW      R9, K1
+	MOVQ       BX, CX
+	MOVLQSX    64(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    (R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z0
+	MOVLQSX    68(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    4(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z1
+	MOVLQSX    72(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    8(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z2
+	MOVLQSX    76(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    12(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z3
+	MOVLQSX    80(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    16(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z4
+	MOVLQSX    84(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    20(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z5
+	MOVLQSX    88(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    24(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z6
+	MOVLQSX    92(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    28(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z7
+	MOVLQSX    96(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    32(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z8
+	MOVLQSX    100(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    36(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z9
+	MOVLQSX    104(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    40(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z10
+	MOVLQSX    108(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    44(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z11
+	MOVLQSX    112(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    48(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z12
+	MOVLQSX    116(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    52(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z13
+	MOVLQSX    120(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    56(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z14
+	MOVLQSX    124(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	PREFETCHT0 (CX)
+	MOVLQSX    60(R8), CX
+	IMULQ      SI, CX
+	ADDQ       BX, CX
+	VMOVUPS.Z  (CX), K1, Z15
+	VUNPCKLPS  Z1, Z0, Z16
+	VUNPCKHPS  Z1, Z0, Z0
+	VUNPCKLPS  Z3, Z2, Z1
+	VUNPCKHPS  Z3, Z2, Z2
+	VUNPCKLPS  Z5, Z4, Z3
+	VUNPCKHPS  Z5, Z4, Z4
+	VUNPCKLPS  Z7, Z6, Z5
+	VUNPCKHPS  Z7, Z6, Z6
+	VUNPCKLPS  Z9, Z8, Z7
+	VUNPCKHPS  Z9, Z8, Z8
+	VUNPCKLPS  Z11, Z10, Z9
+	VUNPCKHPS  Z11, Z10, Z10
+	VUNPCKLPS  Z13, Z12, Z11
+	VUNPCKHPS  Z13, Z12, Z12
+	VUNPCKLPS  Z15, Z14, Z13
+	VUNPCKHPS  Z15, Z14, Z14
+	VUNPCKLPD  Z1, Z16, Z15
+	VUNPCKHPD  Z1, Z16, Z1
+	VUNPCKLPD  Z2, Z0, Z16
+	VUNPCKHPD  Z2, Z0, Z0
+	VUNPCKLPD  Z5, Z3, Z2
+	VUNPCKHPD  Z5, Z3, Z3
+	VUNPCKLPD  Z6, Z4, Z5
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z9, Z7, Z6
+	VUNPCKHPD  Z9, Z7, Z7
+	VUNPCKLPD  Z10, Z8, Z9
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z13, Z11, Z10
+	VUNPCKHPD  Z13, Z11, Z11
+	VUNPCKLPD  Z14, Z12, Z13
+	VUNPCKHPD  Z14, Z12, Z12
+	VSHUFF32X4 $0x88, Z2, Z15, Z14
+	VSHUFF32X4 $0xdd, Z2, Z15, Z15
+	VSHUFF32X4 $0x88, Z10, Z6, Z2
+	VSHUFF32X4 $0xdd, Z10, Z6, Z6
+	VSHUFF32X4 $0x88, Z2, Z14, Z10
+	VSHUFF32X4 $0xdd, Z2, Z14, Z14
+	VSHUFF32X4 $0x88, Z6, Z15, Z2
+	VSHUFF32X4 $0xdd, Z6, Z15, Z6
+	VSHUFF32X4 $0x88, Z3, Z1, Z15
+	VSHUFF32X4 $0xdd, Z3, Z1, Z3
+	VSHUFF32X4 $0x88, Z11, Z7, Z1
+	VSHUFF32X4 $0xdd, Z11, Z7, Z7
+	VSHUFF32X4 $0x88, Z1, Z15, Z11
+	VSHUFF32X4 $0xdd, Z1, Z15, Z15
+	VSHUFF32X4 $0x88, Z7, Z3, Z1
+	VSHUFF32X4 $0xdd, Z7, Z3, Z3
+	VSHUFF32X4 $0x88, Z5, Z16, Z7
+	VSHUFF32X4 $0xdd, Z5, Z16, Z16
+	VSHUFF32X4 $0x88, Z13, Z9, Z5
+	VSHUFF32X4 $0xdd, Z13, Z9, Z9
+	VSHUFF32X4 $0x88, Z5, Z7, Z13
+	VSHUFF32X4 $0xdd, Z5, Z7, Z7
+	VSHUFF32X4 $0x88, Z9, Z16, Z5
+	VSHUFF32X4 $0xdd, Z9, Z16, Z9
+	VSHUFF32X4 $0x88, Z4, Z0, Z16
+	VSHUFF32X4 $0xdd, Z4, Z0, Z4
+	VSHUFF32X4 $0x88, Z12, Z8, Z0
+	VSHUFF32X4 $0xdd, Z12, Z8, Z8
+	VSHUFF32X4 $0x88, Z0, Z16, Z12
+	VSHUFF32X4 $0xdd, Z0, Z16, Z16
+	VSHUFF32X4 $0x88, Z8, Z4, Z0
+	VSHUFF32X4 $0xdd, Z8, Z4, Z4
+	VMOVUPS    Z10, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z11, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z13, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z12, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z2, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z1, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z5, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z0, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z14, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z15, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z7, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z16, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z6, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z3, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z9, (AX)
+	ADDQ       DX, AX
+	VMOVUPS    Z4, (AX)
+	ADDQ       DX, AX
+	ADDQ       $0x00000040, BX
+	SUBQ       $0x10, DI
+	JMP        loop
 
 done:
 	VZEROUPPER

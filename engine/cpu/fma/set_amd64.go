@@ -206,3 +206,26 @@ func (s Set) transposeRows(dst, src Rows, rows, n int) bool {
 	transpose512x32(&dst.Data[0], dst.Step, (*byte)(unsafe.Pointer(&src.Data[0])), 4*src.Step, n)
 	return true
 }
+
+// transposeListed transposes the first 16 rows of a list.
+func (s Set) transposeListed(dst Rows, src Listed, list []int32, n int) {
+	transposeListed512(&dst.Data[0], dst.Step, (*byte)(unsafe.Pointer(&src.Data[0])), 4*src.Step, n, &list[0])
+}
+
+func (s Set) dotsListed(c, x Rows, values Listed, t Tile) {
+	f := listedKernels(t.Rows)[t.Columns/half/2]
+	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &values.Data[0], values.Step, &values.List[0], t.Inputs, t.First)
+}
+
+type listedKernel = func(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// listedKernels are those for 16, 32 and 64 columns.
+func listedKernels(rows int) [3]listedKernel {
+	switch rows {
+	case 4:
+		return [3]listedKernel{listed512x4x1, listed512x4x2, listed512x4x4}
+	case 2:
+		return [3]listedKernel{listed512x2x1, listed512x2x2, listed512x2x4}
+	}
+	return [3]listedKernel{listed512x1x1, listed512x1x2, listed512x1x4}
+}

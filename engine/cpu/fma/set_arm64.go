@@ -96,3 +96,8 @@ func fields(dst []uint32, words []float32, bits int) {
 }
 
 func (s Set) few(halves, rows int, k fewCall) { panic("fma: no such kernels for this processor") }
+
+func (s Set) transposeListed(dst Rows, src Listed, list []int32, n int) {
+	panic("fma: no kernels for listed rows")
+}
+func (s Set) dotsListed(c, x Rows, values Listed, t Tile) { panic("fma: no kernels for listed rows") }
