@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,8 @@ type benchFlags struct {
 	chunk  int
 	json   string
 	svg    string
+
+	profile string
 }
 
 // defaultChunk is the chunk that engines are tuned for.
@@ -43,6 +46,10 @@ func (f *benchFlags) declare(c *cobra.Command) {
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "seed of the random tokens")
 	c.Flags().StringVar(&f.file, "file", "", "text `file` to read instead of random tokens")
 	c.Flags().StringVar(&f.json, "json", "", "`file` to write the report to, with every sample; - prints it instead of the table")
+}
+
+func (f *benchFlags) declareProfile(c *cobra.Command) {
+	c.Flags().StringVar(&f.profile, "profile", "", "`file` to write a profile of this process to, for go tool pprof")
 }
 
 func (f *benchFlags) declareSVG(c *cobra.Command) {
@@ -152,7 +159,7 @@ const longRun = 5 * time.Second
 // measure takes the samples, whose runner takes the ceiling first, and after a long run the ceiling again.
 func (b *benchRun) measure(ctx context.Context, samples func() ([]bench.Row, error)) error {
 	start := time.Now()
-	rows, err := samples()
+	rows, err := b.profiled(samples)
 	if err != nil {
 		return refused(err)
 	}
@@ -161,6 +168,23 @@ func (b *benchRun) measure(ctx context.Context, samples func() ([]bench.Row, err
 		return nil
 	}
 	return b.ceiling(ctx)
+}
+
+// profiled writes a profile of what f does to --profile.
+func (b *benchRun) profiled(f func() ([]bench.Row, error)) (rows []bench.Row, err error) {
+	if b.flags.profile == "" {
+		return f()
+	}
+	err = writeTo(b.flags.profile, func(w io.Writer) error {
+		if err := pprof.StartCPUProfile(w); err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+		var failed error
+		rows, failed = f()
+		return failed
+	})
+	return rows, err
 }
 
 // refused marks an error about a setting that the model cannot run.

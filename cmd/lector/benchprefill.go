@@ -32,6 +32,7 @@ func newBenchPrefill(a *app) *cobra.Command {
 	}
 	f.declare(c)
 	f.declareSVG(c)
+	f.declareProfile(c)
 	c.Flags().IntSliceVar(&f.lengths, "lengths", []int{512, 2048, 8192}, "`tokens` to read")
 	c.Flags().IntSliceVar(&f.chunks, "chunk", []int{defaultChunk}, "`tokens` of a chunk, one or more sizes")
 	c.Flags().IntSliceVar(&f.at, "at", nil, "`positions` to measure one chunk at")

@@ -41,6 +41,7 @@ type Backend struct {
 	vector    vector       // the kernels that this processor runs
 	chains    fma.Set      // the same, of the class Blocked
 	crew      crew         // who helps with an operation
+	calls     atomic.Int64 // of newCall
 	scratch   scratches    // of goroutines that work no more
 	ropes     ropeTables
 	taps      tapTables

@@ -10,11 +10,13 @@ import (
 
 // chains is what one goroutine multiplies in, in the class cpu-f32-blocked.
 type chains struct {
-	set    fma.Set
-	temp   fma.Temp
-	panels []float32 // decoded weights
-	packed []float32 // rows of x, close together
-	tile   []float32 // chains of a ragged end, or of few rows
+	set     fma.Set
+	temp    fma.Temp
+	panels  []float32 // decoded weights
+	packed  []float32 // rows of x, close together
+	strips  fma.Packed
+	packing packing   // what strips are
+	tile    []float32 // chains of a ragged end, or of few rows
 }
 
 const (
@@ -23,8 +25,8 @@ const (
 	fewChains = 8
 	// fewPanels is how many panels that are.
 	fewPanels = 4
-	// blockedRows is how many rows of x meet a panel before the next: so many rows of a block stay in the second cache.
-	blockedRows = 256
+	// blockedRows is the most rows of x that meet a panel before the next.
+	blockedRows = 512
 	// blockedOutputs is how many outputs an item of work takes where there are many rows.
 	blockedOutputs = 256
 )
@@ -39,9 +41,15 @@ func (p product) runChains(c *chains) {
 		p.fewRows(c)
 		return
 	}
-	for top := 0; top < p.x.n; top += blockedRows {
-		p.block(c, top, min(blockedRows, p.x.n-top))
+	rows := rowsOf(c.set, p.w)
+	for top := 0; top < p.x.n; top += rows {
+		p.block(c, top, min(rows, p.x.n-top))
 	}
+}
+
+// rowsOf is how many rows of x meet a panel before the next: so many of a block of inputs stay in the second cache.
+func rowsOf(set fma.Set, w *ops.Matrix) int {
+	return max(fma.Strip, min(blockedRows, set.PackedFloats()/max(1, min(w.In, set.Inputs())))/fma.Strip*fma.Strip)
 }
 
 // fewCodes decodes weights in registers.
@@ -102,7 +110,7 @@ func (b *Backend) Arrange(m *ops.Matrix) {
 // fewRows takes some panels side by side through a block of inputs.
 func (p *product) fewRows(c *chains) {
 	x := p.few(c)
-	each := fma.Inputs(p.w, fma.Block/fewPanels)
+	each := fma.Inputs(p.w, fma.Block/(2*fewPanels))
 	panels := floats(&c.panels, fewPanels*fma.PanelFloats)
 	tile := fma.Rows{Data: floats(&c.tile, fewChains*fewPanels*fma.Lanes), Step: fewPanels * fma.Lanes}
 	for o := p.from; o < p.to; o += fewPanels * fma.Lanes {
@@ -140,52 +148,57 @@ func (p *product) keep(tile fma.Rows, top, o, n int) {
 	}
 }
 
-// block computes n rows from `top` on: a block of inputs of them, close together, meets panel after panel. The chains
-// stay in y meanwhile.
+// block computes n rows from `top` on: some inputs of them, packed, meet panel after panel. The chains stay in y meanwhile.
 func (p *product) block(c *chains, top, n int) {
-	each := fma.Inputs(p.w, fma.Block)
-	packed, panel := floats(&c.packed, n*each), floats(&c.panels, fma.PanelFloats)
-	var ragged fma.Rows
+	each := fma.Inputs(p.w, c.set.Inputs())
+	panel := floats(&c.panels, (each+16)*fma.Lanes)
 	for k := 0; k < p.w.In; k += each {
 		inputs := min(each, p.w.In-k)
-		for r := range n {
-			copy(packed[r*inputs:(r+1)*inputs], p.x.at(top + r)[k:])
-		}
+		c.pack(p, top, n, k, inputs)
 		for o := p.from; o < p.to; o += fma.Lanes {
 			part := fma.Part{Row: o, N: min(fma.Lanes, p.to-o), From: k, K: inputs}
 			c.set.Unpack(panel, p.w, part, &c.temp)
-			t := fma.Tile{Rows: n, Columns: part.Columns(), Inputs: inputs, First: k == 0}
 			y := fma.Rows{Data: p.y.data[(p.y.first+top)*p.y.stride+p.at+o-p.from:], Step: p.y.stride}
-			if part.N < t.Columns { // the kernels write whole registers
-				ragged = fma.Rows{Data: floats(&c.tile, n*t.Columns), Step: t.Columns}
-				y = ragged
-			}
-			c.set.Dots(y, fma.Rows{Data: packed, Step: inputs}, panel, t)
+			c.set.Product(y, &c.strips, panel, part.N, k == 0)
 		}
 	}
-	if last := p.from + (p.to-p.from)/fma.Lanes*fma.Lanes; ragged.Data != nil {
-		p.keep(ragged, top, last, p.to-last)
+}
+
+// packing says what rows are packed.
+type packing struct{ call, first, n, from, inputs int }
+
+// pack packs inputs [from, from+inputs) of n rows from `top` on. Those that the product before this one packed are there
+// already: items of one call often differ in their outputs alone.
+func (c *chains) pack(p *product, top, n, from, inputs int) {
+	now := packing{p.call, p.x.first + top, n, from, inputs}
+	if p.call == 0 || c.packing != now {
+		c.set.Pack(&c.strips, n, from, inputs, func(i int) []float32 { return p.x.at(top + i) })
+		c.packing = now
 	}
 }
 
 // linearChains cuts a product into items of rows and outputs: as large as the caches like, yet some for every worker.
 func (b *Backend) linearChains(y, x rows, w *ops.Matrix) {
-	outputs, rows := b.cut(x.n, w.Out)
+	outputs, rows := b.cut(x.n, w)
 	across := (w.Out + outputs - 1) / outputs
 	down := (x.n + rows - 1) / rows
+	call := b.newCall()
 	b.parallel(across*down, grain(rows*w.In*outputs), func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			top, o := i/across*rows, i%across*outputs
 			end := min(top+rows, x.n)
-			product{y: y.span(top, end), at: o, x: x.span(top, end), w: w, from: o, to: min(o+outputs, w.Out)}.run(s)
+			product{y: y.span(top, end), at: o, x: x.span(top, end), w: w, from: o, to: min(o+outputs, w.Out), call: call}.run(s)
 		}
 	})
 }
 
+// newCall is a number that no other call of an operation has; never 0.
+func (b *Backend) newCall() int { return int(b.calls.Add(1)) }
+
 // cut is how many outputs and rows an item takes.
-func (b *Backend) cut(n, out int) (outputs, rows int) {
-	outputs, rows = blockedOutputs, min(n, blockedRows)
-	items := func() int { return (out + outputs - 1) / outputs * ((n + rows - 1) / rows) }
+func (b *Backend) cut(n int, w *ops.Matrix) (outputs, rows int) {
+	outputs, rows = blockedOutputs, min(n, rowsOf(b.chains, w))
+	items := func() int { return (w.Out + outputs - 1) / outputs * ((n + rows - 1) / rows) }
 	for b.workers > 1 && items() < 2*b.workers {
 		switch {
 		case outputs > fma.FewOutputs && (n <= fewChains || outputs > fewPanels*fma.Lanes):

@@ -73,6 +73,7 @@ type product struct {
 	x        rows
 	w        *ops.Matrix
 	from, to int
+	call     int // which products have the same x, by its place and number of rows; 0 where that is not known
 }
 
 // run computes the product in the class of s, with the widest kernels that this processor has; the bits are the same

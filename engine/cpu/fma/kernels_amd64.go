@@ -476,3 +476,32 @@ func gather512x16(dst *float32, step int, src *byte, stride int, n int)
 //
 //go:noescape
 func widen512x16(dst *float32, step int, src *byte, n int)
+
+// strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x8x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x8x1 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 16.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x8x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x4x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x4x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x4x1 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x4x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// pack256x8 sets dst[8*i+r] to element i of row r for r < 8 and i < n, n a multiple of 4. It needs AVX.
+//
+//go:noescape
+func pack256x8(dst *float32, rows **float32, n int)

@@ -10,11 +10,10 @@ import (
 // half is how many outputs the kernels decode at a time.
 const half = Lanes / 2
 
-// Block is the most inputs that Unpack takes at a time: a panel of that many inputs is 64 KB, which the second cache
-// of most processors holds beside the rows that it meets.
-const Block = 512
+// Block is the most inputs that Unpack takes at a time.
+const Block = 1024
 
-// PanelFloats is the room that a panel of a block takes: kernels write whole registers.
+// PanelFloats is the room that a panel of a block takes: kernels write whole registers, 16 inputs at a time.
 const PanelFloats = (Block + 16) * Lanes
 
 // Temp is what Unpack works in. The zero value is ready; one goroutine uses it at a time.
@@ -52,7 +51,7 @@ func Inputs(m *ops.Matrix, most int) int {
 // Unpack sets panel[i*32+j] to the weight of output p.Row+j and input p.From+i. Columns from p.N up to p.Columns hold
 // nothing that matters, and a few rows behind the last are overwritten.
 func (s Set) Unpack(panel []float32, m *ops.Matrix, p Part, t *Temp) {
-	_ = panel[:PanelFloats]
+	_ = panel[:(p.K+16)*Lanes]
 	for from := 0; from < p.N; from += half {
 		h := Part{p.Row + from, min(half, p.N-from), p.From, p.K}
 		if s == Plain {

@@ -42,6 +42,10 @@ func main() {
 	transpose("transposeListed512", 4, true)
 	gatherPairs()
 	widenTile()
+	for _, shape := range [][2]int{{8, 2}, {8, 1}, {4, 2}, {4, 1}} {
+		strip(shape[0], shape[1])
+	}
+	pack()
 	Generate()
 }
 
