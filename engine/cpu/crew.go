@@ -62,25 +62,44 @@ func (j *job) settle() {
 	<-j.wake
 }
 
-// help takes part in job after job until none comes for a while.
+// help takes part in job after job until none comes for a while. A job that comes as a helper ends may have counted on
+// it: so it looks once more after it said that it is gone.
 func (c *crew) help(b *Backend) {
-	defer c.helpers.Add(-1)
-	idle := time.Now()
-	for time.Since(idle) < patience {
+	for {
+		c.lookOut(b)
+		c.helpers.Add(-1)
+		if j := c.job.Load(); j == nil || !j.open() {
+			return
+		}
+		if c.helpers.Add(1) > int64(b.workers-1) { // the job's caller has started another
+			c.helpers.Add(-1)
+			return
+		}
+	}
+}
+
+// lookOut takes part in job after job until none came for as long as patience.
+func (c *crew) lookOut(b *Backend) {
+	for idle := time.Now(); time.Since(idle) < patience; {
 		for range glances {
 			j := c.job.Load()
-			if j == nil || j.next.Load() >= j.n.Load() {
+			if j == nil || !j.open() {
 				continue
 			}
 			j.inside.Add(1)
 			if c.job.Load() == j { // else it is settled, and may be used again
 				j.take(b)
-				idle = time.Now()
 			}
 			if j.inside.Add(-1) == 0 && j.waiting.CompareAndSwap(true, false) {
 				j.wake <- struct{}{}
 			}
 		}
+		if c.job.Load() != nil { // somebody is at its last items, and comes with the next job soon after
+			idle = time.Now()
+		}
 		runtime.Gosched()
 	}
 }
+
+// open says that there are items left.
+func (j *job) open() bool { return j.next.Load() < j.n.Load() }
