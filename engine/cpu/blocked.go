@@ -41,6 +41,9 @@ func (p product) runChains(c *chains) {
 		p.fewRows(c)
 		return
 	}
+	if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
+		p.w = own
+	}
 	rows := rowsOf(c.set, p.w)
 	for top := 0; top < p.x.n; top += rows {
 		p.block(c, top, min(rows, p.x.n-top))
