@@ -34,6 +34,7 @@ type resumeFlags struct {
 	branches                     int
 	detach, pieces               bool
 	attach                       string   // job
+	from                         []string // places of its texts
 	computing                    []string // flags given that say how this process computes
 }
 
@@ -48,12 +49,16 @@ func newResume(a *app) *cobra.Command {
 		Long: "resume restores the state that a handle names, reads the prompt and streams the text that follows. HANDLE is\n" +
 			"what ingest printed, or its beginning (at least 8 characters after lh1-), or a tag. Without a prompt the text goes on from\n" +
 			"the document's end. With --nats, or beside a lector worker on the same data folder, that worker makes the text and no\n" +
-			"model is loaded here; --detach then prints the job, and --attach hears it, from the beginning, as often as wanted.",
+			"model is loaded here; --detach then prints the job, and --attach hears it, from the beginning or from a place on, as often as wanted.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if (f.attach != "") == (len(args) == 1) || len(args) > 1 {
 				return errors.New("give a HANDLE, or --attach JOB")
 			}
-			return nil
+			if len(f.from) > 0 && f.attach == "" {
+				return errors.New("--from goes with --attach")
+			}
+			_, err := parsePlace(f.from)
+			return err
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			f.seeded, f.drafting = c.Flags().Changed("seed"), c.Flags().Changed("drafts")
@@ -77,6 +82,7 @@ func newResume(a *app) *cobra.Command {
 	fs.BoolVar(&f.pieces, "pieces", false, "stream the text as JSON lines with their place: branch, index of the first token, byte offset, attempt")
 	fs.BoolVar(&f.detach, "detach", false, "print the job and leave it to the workers")
 	fs.StringVar(&f.attach, "attach", "", "stream the text of a `job` that was submitted before")
+	fs.StringArrayVar(&f.from, "from", nil, "with --attach: go on behind this `place` of the text, the \"from\" of the last line that --pieces printed; once for each of several texts")
 	a.metricsFlag(fs)
 	return c
 }
@@ -291,7 +297,7 @@ func (a *app) hear(ctx context.Context, h hearing, f resumeFlags) error {
 	var r worker.Result
 	err := h.wait(ctx, func(ctx context.Context) (err error) {
 		if !f.asJSON {
-			if err := a.stream(ctx, h, f.pieces); err != nil {
+			if err := a.stream(ctx, h, f); err != nil {
 				return err
 			}
 		}
@@ -314,13 +320,17 @@ func (a *app) hear(ctx context.Context, h hearing, f resumeFlags) error {
 }
 
 // stream prints the texts as they come.
-func (a *app) stream(ctx context.Context, h hearing, pieces bool) error {
+func (a *app) stream(ctx context.Context, h hearing, f resumeFlags) error {
+	from, err := parsePlace(f.from)
+	if err != nil {
+		return badInput(err)
+	}
 	several, branch := h.job.Resume.Branches > 1, -1
-	for p, err := range h.client.Stream(ctx, h.job.ID, nil) {
+	for p, err := range h.client.Stream(ctx, h.job.ID, from) {
 		if err != nil {
 			return err
 		}
-		if err := a.printPiece(p, several && p.Branch != branch, pieces); err != nil {
+		if err := a.printPiece(p, several && p.Branch != branch, f.pieces); err != nil {
 			return err
 		}
 		branch = p.Branch
@@ -331,7 +341,7 @@ func (a *app) stream(ctx context.Context, h hearing, pieces bool) error {
 // printPiece prints a piece of text, under the number of its branch where another begins.
 func (a *app) printPiece(p client.Piece, begins, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(p)
+		return json.NewEncoder(a.out).Encode(placed(p))
 	}
 	text := p.Text
 	if begins {
