@@ -15,7 +15,6 @@ import (
 	"lector/cache/local"
 	"lector/cache/spool"
 	"lector/cmd/lector/monitor"
-	"lector/queue"
 )
 
 // metricsFlag declares --metrics for a command that works on jobs.
@@ -65,17 +64,13 @@ func (s *session) show() {
 	w.metrics.Loaded(s.model.checkpoint.Name(), s.identity.Model.String(), s.identity.Class)
 	w.health.Set(monitor.PartModel, monitor.There)
 	w.health.Set(monitor.PartStore, monitor.StoreAnswers(s.space.Store, s.space.TenantName()))
-	w.health.Set(monitor.PartQueue, monitor.QueueAnswers(s.queue))
+	w.health.Set(monitor.PartQueue, s.seat.answers)
 	if sp, ok := s.spool.(*spool.Spool); ok {
 		w.metrics.Spool(sp)
 	}
-	gauge, ok := s.queue.(queue.Gauge)
-	if !ok {
-		return
-	}
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(context.Background())
-	dog := w.metrics.Watch(gauge, 0, func(waiting int, since time.Duration) {
+	dog := w.metrics.Watch(&s.seat, 0, func(waiting int, since time.Duration) {
 		s.log.Warn("jobs wait beside an idle worker", zap.Int("waiting", waiting), zap.Duration("since", since))
 	})
 	w.watch.Go(func() { dog.Run(ctx) })

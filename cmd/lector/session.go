@@ -30,6 +30,7 @@ type session struct {
 	queue    queue.Queue
 	joined   *jetstream.Queue  // the same, as it is
 	server   *jetstream.Server // nil where another process owns the data folder
+	seat     seat              // the queue again, as those see it who look on
 	log      *zap.Logger
 	watched  *watched        // what it shows of itself
 	tracer   *tracing.Tracer // nil: no traces
@@ -100,11 +101,11 @@ func (s *session) open(ctx context.Context) error {
 	if err := probeStore(ctx, s.space.Store); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	q, server, err := s.app.openQueue(ctx, jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.serves, AckWait: s.app.ackWait})
+	q, server, err := s.app.openQueue(ctx, s.queueConfig())
 	if err != nil {
 		return err
 	}
-	s.queue, s.joined, s.server = q, q, server
+	s.join(q, server)
 	if err := s.openSpool(); err != nil {
 		return err
 	}

@@ -95,8 +95,7 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 	if w.Disk, err = a.disk(least); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, s.roll.drain)()
-	err = w.Serve(ctx, slots)
+	err = s.serve(ctx, w, slots)
 	if err == nil && ctx.Err() != nil {
 		a.note("drained: every job at hand is stored and given back")
 	}

@@ -105,3 +105,33 @@ func TestIdleWorkerDrains(t *testing.T) {
 	}
 	w.hear("drained")
 }
+
+// A worker on a data folder whose queue another process keeps outlives that process: it keeps the queue itself then, and
+// does what is asked for. What was at hand is not lost.
+func TestWorkerOutlivesTheOwner(t *testing.T) {
+	p := newPlace(t, fixture(t, "tiny"))
+	owner := p.worker()
+	other := p.worker()
+	var ids []int
+	for i := range 1500 {
+		ids = append(ids, (i*7+i/13)%300)
+	}
+	job := p.must("submit", "--tokens", writeIDs(t, ids))
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	other.hear("this worker keeps the queue from now on")
+	if said := p.must("jobs", "wait", "--timeout", "100s", job); !strings.Contains(said, "done: the state of 1500 tokens") {
+		t.Errorf("the job ends with %q", said)
+	}
+	third := p.worker() // joins the new owner
+	if err := other.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := other.exit(); code != 0 {
+		said, _ := other.words()
+		t.Errorf("exit code %d:\n%s", code, said)
+	}
+	third.hear("this worker keeps the queue from now on")
+	p.must("submit", "--wait", "--tokens", writeIDs(t, ids[3:]))
+}
