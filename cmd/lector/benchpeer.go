@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lector/cache"
-	"lector/cache/dir"
 	"lector/engine"
 	"lector/engine/bench"
 	"lector/engine/nano"
@@ -41,9 +40,12 @@ func newBenchPeer(a *app) *cobra.Command {
 		Use:   "peer",
 		Short: "Compare reading and generation with llama.cpp on the same model, threads and machine",
 		Long: "peer lets llama.cpp (the npm package node-llama-cpp) and lector take turns on the same random tokens: a prompt of each\n" +
-			"length, then greedy generation behind it. Between the two both save the state, llama.cpp into its state file and lector up to\n" +
-			"a handle in a folder store, synced and with digests; and both restore it into a fresh sequence up to the first token. --dir names the folder with node_modules, the GGUF and, unless --model says\n" +
-			"otherwise, lector's packed model in mid-q4. Without them it says how to make them.",
+			"length, then greedy generation behind it. Between the two both save the state and restore it into a fresh sequence up to the\n" +
+			"first token: llama.cpp into its state file, which has no digest and is not synced (then it is synced, too); lector up to a handle\n" +
+			"in a folder store, synced and with digests, all of it at once and, as ingest does it, what is left behind the last token.\n" +
+			"llama.cpp holds keys and values in half precision: beside its own state lector stores one that is held so, too, made up.\n" +
+			"--dir names the folder with node_modules, the GGUF and, unless --model says otherwise, lector's packed model in mid-q4.\n" +
+			"Without them it says how to make them.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.benchPeer(c.Context(), f) },
 	}
@@ -110,6 +112,10 @@ func (a *app) benchPeer(ctx context.Context, f peerFlags) (err error) {
 		return fmt.Errorf("make a folder to save to: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.temp)) }()
+	if err := p.openHalf(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.half.Close()) }()
 	if err := b.measure(ctx, func() ([]bench.Row, error) { return p.samples(ctx) }); err != nil {
 		return err
 	}
@@ -121,7 +127,8 @@ type peerBench struct {
 	*benchRun
 	f        peerFlags
 	identity cache.Identity
-	temp     string // where states are saved
+	half     *peerHalf // nil where --kv says how lector holds keys and values
+	temp     string    // where states are saved
 }
 
 // The rows of one length, in this order.
@@ -131,20 +138,8 @@ const (
 	rowDecode
 	rowPeerDecode
 	rowStates // those of states begin here, as peerStates names them
-	peerRows  = rowStates + 6
+	peerRows  = rowStates + peerStateRows
 )
-
-// Behind rowStates: what lector takes, then what llama.cpp does.
-const (
-	stateSave = iota
-	stateRestore
-	stateFirst
-	theirState // of what comes behind: llama.cpp's
-)
-
-func peerStates() [2 * theirState]string {
-	return [...]string{"lector save", "lector restore", "lector first token", "llama.cpp save", "llama.cpp restore", "llama.cpp first token"}
-}
 
 // samples lets the two engines take turns, at every length in every repeat.
 func (p *peerBench) samples(ctx context.Context) ([]bench.Row, error) {
@@ -186,7 +181,7 @@ func (p *peerBench) samples(ctx context.Context) ([]bench.Row, error) {
 // ours reads and generates with the loaded engine.
 func (p *peerBench) ours(ctx context.Context, tokens []engine.Token, rows []bench.Row) error {
 	got, err := p.runner.Read(ctx, tokens, bench.ReadOptions{Chunk: rows[rowPrefill].Chunk, Room: p.f.generate + 1, Then: func(seq engine.Sequence) error {
-		if err := p.save(ctx, seq, rows[rowStates:]); err != nil {
+		if err := p.saveStates(ctx, seq, rows[rowStates:]); err != nil {
 			return err
 		}
 		rate, err := p.generate(ctx, seq)
@@ -229,6 +224,7 @@ type peerResult struct {
 	Release   string  `json:"release"`
 
 	Save    []float64 `json:"save"`
+	Synced  []float64 `json:"synced"` // saved, and then synced
 	Restore []float64 `json:"restore"`
 	First   []float64 `json:"first"` // token, from the beginning of the restore
 	Bytes   int64     `json:"bytes"`
@@ -259,64 +255,16 @@ func (p *peerBench) theirs(ctx context.Context, tokens []engine.Token, rows []be
 	if r.Generated != p.f.generate || r.Seconds <= 0 || r.Decode <= 0 {
 		return fmt.Errorf("it generated %d of %d tokens", r.Generated, p.f.generate)
 	}
-	if len(r.Save) != p.f.copies || len(r.Restore) != p.f.copies || len(r.First) != p.f.copies {
+	if len(r.Save) != p.f.copies || len(r.Synced) != p.f.copies || len(r.Restore) != p.f.copies || len(r.First) != p.f.copies {
 		return fmt.Errorf("it saved its state %d times, not %d", len(r.Save), p.f.copies)
 	}
 	p.report.Peer = "llama.cpp " + r.Release
-	for i, times := range [][]float64{r.Save, r.Restore, r.First} {
-		row := &rows[rowStates+theirState+i]
+	for i, times := range [][]float64{r.Save, r.Synced, r.Restore, r.First} {
+		row := &rows[rowStates+theirStates+i]
 		row.Samples, row.Bytes = append(row.Samples, times...), r.Bytes
 	}
 	rows[rowPeerPrefill].Samples = append(rows[rowPeerPrefill].Samples, float64(n)/r.Seconds)
 	rows[rowPeerDecode].Samples = append(rows[rowPeerDecode].Samples, float64(r.Generated)/r.Decode)
-	return nil
-}
-
-// save stores the state and restores it, several times, in a folder store that is in use.
-func (p *peerBench) save(ctx context.Context, seq engine.Sequence, rows []bench.Row) (err error) {
-	probe, err := seq.Probe(ctx)
-	if err != nil {
-		return err
-	}
-	store, err := dir.Open(filepath.Join(p.temp, "store"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	for _, kind := range []string{"blobs", "keep", "nodes", "manifests", "handles"} { // what another state has left there
-		if err := store.Put(ctx, "default/"+kind+"/used", strings.NewReader("."), 1, cache.Replace); err != nil {
-			return err
-		}
-	}
-	for range p.f.copies {
-		if err := p.saveOnce(ctx, store, seq, probe, rows); err != nil {
-			return fmt.Errorf("save and restore: %w", err)
-		}
-	}
-	return nil
-}
-
-func (p *peerBench) saveOnce(ctx context.Context, store *dir.Store, seq engine.Sequence, probe engine.Probe, rows []bench.Row) error {
-	t := storedState{
-		benchRun: p.benchRun, identity: p.identity, space: &cache.Space{Store: store}, tokens: seq.Tokens(), rows: make([]bench.Row, snapshotRows),
-	}
-	if err := t.save(ctx, seq, probe); err != nil {
-		return err
-	}
-	if err := t.restore(ctx, probe); err != nil {
-		return err
-	}
-	for i, row := range []int{rowSave, rowRestore, rowResumed} {
-		rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
-	}
-	for o, err := range store.List(ctx, "default/") {
-		if err == nil && filepath.Base(o.Name) != "used" {
-			err = store.Delete(ctx, o.Name)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -360,16 +308,6 @@ func (p *peerBench) table() error {
 	if p.f.copies == 0 {
 		return t.Flush()
 	}
-	fmt.Fprintln(t, "\nlength, tokens\tstate\tllama.cpp\tsave, s\tllama.cpp\ttime\trestore, s\tllama.cpp\tfirst token, s\tllama.cpp\ttime")
-	for at := 0; at < len(rows); at += peerRows {
-		var m [2 * theirState]float64
-		for i := range m {
-			m[i] = rows[at+rowStates+i].Median()
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.4f\t%.4f\t%.2f x\t%.4f\t%.4f\t%.4f\t%.4f\t%.2f x\n", rows[at].Length,
-			size(rows[at+rowStates].Bytes), size(rows[at+rowStates+theirState].Bytes), m[stateSave], m[theirState+stateSave],
-			m[stateSave]/m[theirState+stateSave], m[stateRestore], m[theirState+stateRestore],
-			m[stateFirst], m[theirState+stateFirst], m[stateFirst]/m[theirState+stateFirst])
-	}
+	p.statesTable(t)
 	return t.Flush()
 }

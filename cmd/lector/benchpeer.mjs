@@ -24,20 +24,35 @@ async function prompt(ids, then) {
     return {seconds, ...more};
 }
 
-// save writes the sequence's state to a file, restores it into a fresh context and generates one token, several times.
+// settle waits until the disk has carried out what was asked of it, as lector's bench does before a clock starts.
+function settle() {
+    sync(state + "-settle", "w");
+    fs.unlinkSync(state + "-settle");
+}
+
+function sync(file, how) {
+    const f = fs.openSync(file, how);
+    fs.fsyncSync(f);
+    fs.closeSync(f);
+}
+
+// save writes the sequence's state to a file, syncs it, restores it into a fresh context and generates one token, several times.
 async function save(sequence) {
-    const times = {save: [], restore: [], first: []};
+    const times = {save: [], synced: [], restore: [], first: []};
     for (let i = 0; i < copies; i++) {
         const context = await model.createContext({contextSize: length + generate + 8, batchSize, sequences: 1, threads});
         const fresh = context.getSequence();
+        settle();
         const began = performance.now();
         await sequence.saveStateToFile(state);
+        times.save.push((performance.now() - began) / 1e3);
+        sync(state, "r+");
         const saved = performance.now();
+        times.synced.push((saved - began) / 1e3);
         await fresh.loadStateFromFile(state, {acceptRisk: true});
         const restored = performance.now();
         for await (const _ of fresh.evaluate([ids[length] % vocabulary], {temperature: 0, yieldEogToken: true})) break;
         const ended = performance.now();
-        times.save.push((saved - began) / 1e3);
         times.restore.push((restored - saved) / 1e3);
         times.first.push((ended - saved) / 1e3);
         times.bytes = fs.statSync(state).size;

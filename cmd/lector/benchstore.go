@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -28,8 +29,8 @@ type benchStore interface {
 	write(ctx context.Context, pieces [][]byte) error
 	// read reads back what was copied last, into the beginning of buf.
 	read(ctx context.Context, buf []byte) error
-	// drop forgets a space and the copy.
-	drop(ctx context.Context, space *cache.Space) error
+	// drop forgets spaces and the copy.
+	drop(ctx context.Context, spaces ...*cache.Space) error
 	Close() error
 }
 
@@ -40,6 +41,9 @@ func (s *snapshotBench) openStores(ctx context.Context) error {
 		return err
 	}
 	s.stores = append(s.stores, &folderBench{d: d, folder: s.temp, plain: filepath.Join(s.temp, "plain")})
+	if err := makeUsed(filepath.Join(s.temp, "store")); err != nil {
+		return err
+	}
 	if s.f.gateway == off {
 		return nil
 	}
@@ -103,8 +107,50 @@ func (b *folderBench) read(_ context.Context, buf []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (b *folderBench) drop(_ context.Context, space *cache.Space) error {
-	return errors.Join(os.RemoveAll(filepath.Join(b.folder, "store", space.TenantName())), os.Remove(b.plain))
+func (b *folderBench) drop(ctx context.Context, spaces ...*cache.Space) error {
+	return errors.Join(os.Remove(b.plain), dropStates(ctx, b.d, spaces...))
+}
+
+// The tenants that states are stored under: all at once, and cell by cell.
+const (
+	benchSave  = "save"
+	benchCells = "cells"
+)
+
+// usedMark is an object that keeps its folder there when all others are deleted.
+const usedMark = "used"
+
+// makeUsed gives a folder store the folders that one in use has: for every kind of object, one for each beginning of a digest.
+func makeUsed(store string) error {
+	for _, tenant := range []string{benchSave, benchCells} {
+		for _, kind := range []string{"blobs", "keep", "nodes", "manifests", "handles"} {
+			for i := range 256 {
+				folder := filepath.Join(store, tenant, kind, fmt.Sprintf("%02x", i))
+				if err := os.MkdirAll(folder, 0o700); err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(folder, usedMark), []byte{0}, 0o600); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// dropStates deletes what was stored in the spaces.
+func dropStates(ctx context.Context, store cache.Store, spaces ...*cache.Space) error {
+	for _, s := range spaces {
+		for o, err := range store.List(ctx, s.TenantName()+"/") {
+			if err == nil && path.Base(o.Name) != usedMark {
+				err = store.Delete(ctx, o.Name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // bucketBench is a bucket of a server on this machine.
@@ -172,16 +218,8 @@ func (b *bucketBench) read(ctx context.Context, buf []byte) error {
 	return g.Wait()
 }
 
-func (b *bucketBench) drop(ctx context.Context, space *cache.Space) error {
-	for o, err := range b.List(ctx, space.TenantName()+"/") {
-		if err != nil {
-			return err
-		}
-		if err := b.Delete(ctx, o.Name); err != nil {
-			return err
-		}
-	}
-	return nil
+func (b *bucketBench) drop(ctx context.Context, spaces ...*cache.Space) error {
+	return dropStates(ctx, b, spaces...)
 }
 
 // Close ends the server.
