@@ -41,12 +41,19 @@ func (p product) runChains(c *chains) {
 		p.fewRows(c)
 		return
 	}
-	if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
-		p.w = own
+	c.manyRows(p.x.n, p)
+}
+
+// manyRows computes products of the same x, whose matrices have inputs of one kind, for n rows.
+func (c *chains) manyRows(n int, ps ...product) {
+	for i, p := range ps {
+		if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
+			ps[i].w = own
+		}
 	}
-	rows := rowsOf(c.set, p.w)
-	for top := 0; top < p.x.n; top += rows {
-		p.block(c, top, min(rows, p.x.n-top))
+	rows := rowsOf(c.set, ps[0].w)
+	for top := 0; top < n; top += rows {
+		c.block(ps, top, min(rows, n-top))
 	}
 }
 
@@ -152,18 +159,38 @@ func (p *product) keep(tile fma.Rows, top, o, n int) {
 }
 
 // block computes n rows from `top` on: some inputs of them, packed, meet panel after panel. The chains stay in y meanwhile.
-func (p *product) block(c *chains, top, n int) {
-	each := fma.Inputs(p.w, c.set.Inputs())
+func (c *chains) block(ps []product, top, n int) {
+	x := &ps[0]
+	each := fma.Inputs(x.w, c.set.Inputs())
 	panel := floats(&c.panels, (each+16)*fma.Lanes)
-	for k := 0; k < p.w.In; k += each {
-		inputs := min(each, p.w.In-k)
-		c.pack(p, top, n, k, inputs)
-		for o := p.from; o < p.to; o += fma.Lanes {
-			part := fma.Part{Row: o, N: min(fma.Lanes, p.to-o), From: k, K: inputs}
-			c.set.Unpack(panel, p.w, part, &c.temp)
-			y := fma.Rows{Data: p.y.data[(p.y.first+top)*p.y.stride+p.at+o-p.from:], Step: p.y.stride}
-			c.set.Product(y, &c.strips, panel, part.N, k == 0)
+	for k := 0; k < x.w.In; k += each {
+		inputs := min(each, x.w.In-k)
+		c.pack(x, top, n, k, inputs)
+		for i := range ps {
+			p := &ps[i]
+			for o := p.from; o < p.to; o += fma.Lanes {
+				part := fma.Part{Row: o, N: min(fma.Lanes, p.to-o), From: k, K: inputs}
+				c.set.Unpack(panel, p.w, part, &c.temp)
+				y := fma.Rows{Data: p.y.data[(p.y.first+top)*p.y.stride+p.at+o-p.from:], Step: p.y.stride}
+				c.set.Product(y, &c.strips, panel, part.N, k == 0)
+			}
 		}
+	}
+}
+
+// together computes products of the same x: where many rows are packed alike for all, once.
+func together(s *scratch, ps ...product) {
+	c := s.chains
+	alike := c != nil && ps[0].x.n > fewChains
+	for i := range ps {
+		alike = alike && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
+	}
+	if alike {
+		c.manyRows(ps[0].x.n, ps...)
+		return
+	}
+	for _, p := range ps {
+		p.run(s)
 	}
 }
 

@@ -53,15 +53,17 @@ func (r *streamRead) run() {
 	z := rows{data: floats(&r.s.values, r.rows*width), stride: width, width: width, n: r.rows}
 	low := rows{data: floats(&r.s.more, r.rows*r.in.Down.Out), stride: r.in.Down.Out, width: r.in.Down.Out, n: r.rows}
 	r.norm(&z)
-	product{y: low, x: z, w: &r.in.Down, to: r.in.Down.Out}.run(r.s)
+	down := product{y: low, x: z, w: &r.in.Down, to: r.in.Down.Out, call: r.newCall()}
 	share := 1 / float32(r.n)
-	r.s.vector.silu(low.data, share)
-	r.mix(&low, &z)
-	if r.in.Inject.Data != nil {
+	if r.in.Inject.Data == nil {
+		down.run(r.s)
+	} else {
 		inj := all(r.in.Inj).span(r.first, r.first+r.rows)
-		product{y: inj, x: z, w: &r.in.Inject, to: r.n}.run(r.s)
+		together(r.s, down, product{y: inj, x: z, w: &r.in.Inject, to: r.n, call: down.call})
 		r.s.vector.sigmoid(inj.data[r.first*r.n:(r.first+r.rows)*r.n], share, 2)
 	}
+	r.s.vector.silu(low.data, share)
+	r.mix(&low, &z)
 }
 
 // norm injects what is deferred and norms the streams into z.
@@ -82,29 +84,41 @@ func (r *streamRead) norm(z *rows) {
 
 // mix computes x, some columns of every stream at a time: what Up gives is used up at once.
 func (r *streamRead) mix(low, z *rows) {
-	h := r.in.X.Cols
+	h, call := r.in.X.Cols, r.newCall()
 	x := all(r.in.X).span(r.first, r.first+r.rows)
 	for c := 0; c < h; c += mixColumns {
 		n := min(mixColumns, h-c)
-		u := rows{data: floats(&r.s.panel, r.rows*n), stride: n, width: n, n: r.rows}
+		u := rows{data: floats(&r.s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
 		for g := range r.n {
-			product{y: u, x: *low, w: &r.in.Up, from: g*h + c, to: g*h + c + n}.run(r.s)
-			r.s.vector.sigmoid(u.data, 1, 1)
-			for i := range r.rows {
-				y := x.at(i)[c : c+n]
-				if g == 0 {
-					clear(y)
-				}
-				r.s.vector.addProduct(y, u.at(i), z.at(i)[g*h+c:])
-			}
+			product{y: u.span(g*r.rows, (g+1)*r.rows), x: *low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: call}.run(r.s)
 		}
 		for i := range r.rows {
-			for j, v := range x.at(i)[c : c+n] {
-				x.at(i)[c+j] = v / float32(r.n)
-			}
+			from := fma.Rows{Data: z.at(i)[c:], Step: h}
+			r.s.vector.mixStreams(x.at(i)[c:c+n], fma.Rows{Data: u.data[i*n:], Step: r.rows * n}, from, r.n)
 		}
 	}
 }
 
 // mixColumns is how many columns of a stream are mixed at a time: whole panels.
 const mixColumns = 4 * fma.Lanes
+
+// mixStreams: y = mean over n streams, ascending, of sigmoid(u) * z. Stream g is row g of u and of z. What u holds is lost.
+func (v vector) mixStreams(y []float32, u, z fma.Rows, n int) {
+	done := 0
+	if n&(n-1) == 0 { // then a division is the multiplication with the inverse
+		done = v.mixWide(y, u, z, n, 1/float32(n))
+	}
+	if done == len(y) {
+		return
+	}
+	y = y[done:]
+	clear(y)
+	for g := range n {
+		gates := u.Data[g*u.Step+done:][:len(y)]
+		v.sigmoid(gates, 1, 1)
+		v.addProduct(y, gates, z.Data[g*z.Step+done:])
+	}
+	for j, sum := range y {
+		y[j] = sum / float32(n)
+	}
+}

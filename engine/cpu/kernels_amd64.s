@@ -1471,6 +1471,81 @@ done:
 	VZEROUPPER
 	RET
 
+// func mix512(y *float32, u *float32, stepU int, z *float32, stepZ int, streams int, n int, share float32)
+// Requires: AVX, AVX512F
+TEXT ·mix512(SB), NOSPLIT, $0-60
+	MOVQ         y+0(FP), AX
+	MOVQ         u+8(FP), CX
+	MOVQ         z+24(FP), DX
+	MOVQ         stepU+16(FP), BX
+	MOVQ         stepZ+32(FP), SI
+	SHLQ         $0x02, BX
+	SHLQ         $0x02, SI
+	MOVQ         streams+40(FP), DI
+	MOVQ         n+48(FP), R8
+	VBROADCASTSS share+56(FP), Z0
+
+loop:
+	CMPQ   R8, $0x10
+	JL     done
+	VPXORD Z1, Z1, Z1
+	MOVQ   CX, R10
+	MOVQ   DX, R11
+	MOVQ   DI, R9
+
+stream:
+	VMOVUPS       (R10), Z2
+	VPORD.BCST    expConstants<>+48(SB), Z2, Z3
+	VMULPS.BCST   expConstants<>+0(SB), Z3, Z4
+	VADDPS.BCST   expConstants<>+4(SB), Z4, Z4
+	VSUBPS.BCST   expConstants<>+4(SB), Z4, Z4
+	VMULPS.BCST   expConstants<>+8(SB), Z4, Z6
+	VSUBPS        Z6, Z3, Z5
+	VMULPS.BCST   expConstants<>+12(SB), Z4, Z6
+	VSUBPS        Z6, Z5, Z5
+	VMULPS.BCST   expConstants<>+16(SB), Z5, Z7
+	VADDPS.BCST   expConstants<>+20(SB), Z7, Z7
+	VMULPS        Z5, Z7, Z7
+	VADDPS.BCST   expConstants<>+24(SB), Z7, Z7
+	VMULPS        Z5, Z7, Z7
+	VADDPS.BCST   expConstants<>+28(SB), Z7, Z7
+	VMULPS        Z5, Z7, Z7
+	VADDPS.BCST   expConstants<>+32(SB), Z7, Z7
+	VMULPS        Z5, Z7, Z7
+	VADDPS.BCST   expConstants<>+36(SB), Z7, Z7
+	VMULPS        Z5, Z5, Z6
+	VMULPS        Z6, Z7, Z7
+	VADDPS        Z5, Z7, Z7
+	VADDPS.BCST   expConstants<>+40(SB), Z7, Z7
+	VCVTTPS2DQ    Z4, Z4
+	VPSLLD        $0x17, Z4, Z4
+	VPADDD        Z4, Z7, Z7
+	VCMPPS.BCST   $0x01, expConstants<>+44(SB), Z3, K1
+	KNOTW         K1, K1
+	VMOVAPS.Z     Z7, K1, Z7
+	VBROADCASTSS  expConstants<>+40(SB), Z3
+	VADDPS        Z7, Z3, Z4
+	VPTESTMD.BCST expConstants<>+48(SB), Z2, K1
+	VBLENDMPS     Z7, Z3, K1, Z3
+	VDIVPS        Z4, Z3, Z3
+	VMULPS        (R11), Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	ADDQ          BX, R10
+	ADDQ          SI, R11
+	DECQ          R9
+	JNZ           stream
+	VMULPS        Z0, Z1, Z1
+	VMOVUPS       Z1, (AX)
+	ADDQ          $0x40, AX
+	ADDQ          $0x40, CX
+	ADDQ          $0x40, DX
+	SUBQ          $0x10, R8
+	JMP           loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func scores512x4(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 // Requires: AVX, AVX512F
 TEXT ·scores512x4(SB), NOSPLIT, $0-48

@@ -3,6 +3,7 @@ package cpu
 import (
 	"golang.org/x/sys/cpu"
 
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
 
@@ -323,4 +324,14 @@ func (v vector) updateColumns(s, o, delta, k, q []float32) bool {
 		return false
 	}
 	return true
+}
+
+// mixWide mixes the columns that make whole registers, and says how many.
+func (v vector) mixWide(y []float32, u, z fma.Rows, streams int, share float32) int {
+	n := v.wide(len(y))
+	if n > 0 {
+		_, _ = u.Data[(streams-1)*u.Step+n-1], z.Data[(streams-1)*z.Step+n-1]
+		mix512(&y[0], &u.Data[0], u.Step, &z.Data[0], z.Step, streams, n, share)
+	}
+	return n
 }

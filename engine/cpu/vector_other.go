@@ -2,6 +2,8 @@
 
 package cpu
 
+import "lector/engine/cpu/fma"
+
 // widest is plain: there are no kernels for this processor yet.
 func widest() vector { return plain }
 
@@ -49,3 +51,5 @@ func (v vector) widenCodes(dst []float32, codes []int8, scales []uint16) int { r
 func (v vector) addColumns(out, weights, values []float32, tokens []int32, stride int) int { return 0 }
 
 func (v vector) sumColumns(out, weights, values []float32, tokens []int32, stride int) int { return 0 }
+
+func (v vector) mixWide(y []float32, u, z fma.Rows, streams int, share float32) int { return 0 }

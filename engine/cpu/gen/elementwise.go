@@ -162,6 +162,7 @@ func elementwise() {
 	})
 	sums(table)
 	laneSums(table)
+	mix512(table)
 }
 
 // sums are the elementwise operations that need no sigmoid.

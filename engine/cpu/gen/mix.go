@@ -1,0 +1,45 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// mix512 is what a read of the streams does with the gates that it computed.
+func mix512(table Mem) {
+	begin("mix512", "func(y, u *float32, stepU int, z *float32, stepZ, streams, n int, share float32)",
+		"mix512 sets y[i] to share times the sum over streams g, ascending from zero, of sigmoid(u[g*stepU+i]) * z[g*stepZ+i].")
+	y, u, z := Load(Param("y"), GP64()), Load(Param("u"), GP64()), Load(Param("z"), GP64())
+	stepU, stepZ := Load(Param("stepU"), GP64()), Load(Param("stepZ"), GP64())
+	SHLQ(Imm(2), stepU)
+	SHLQ(Imm(2), stepZ)
+	streams, n, left, atU, atZ := Load(Param("streams"), GP64()), Load(Param("n"), GP64()), GP64(), GP64(), GP64()
+	share, sum := broadcast("share"), ZMM()
+	Label("loop")
+	CMPQ(n, Imm(16))
+	JL(LabelRef("done"))
+	VPXORD(sum, sum, sum)
+	MOVQ(u, atU)
+	MOVQ(z, atZ)
+	MOVQ(streams, left)
+	Label("stream")
+	v := ZMM()
+	VMOVUPS(Mem{Base: atU}, v)
+	s := sigmoid512(table, v)
+	VMULPS(Mem{Base: atZ}, s, s)
+	VADDPS(s, sum, sum)
+	ADDQ(stepU, atU)
+	ADDQ(stepZ, atZ)
+	DECQ(left)
+	JNZ(LabelRef("stream"))
+	VMULPS(share, sum, sum)
+	VMOVUPS(sum, Mem{Base: y})
+	ADDQ(Imm(64), y)
+	ADDQ(Imm(64), u)
+	ADDQ(Imm(64), z)
+	SUBQ(Imm(16), n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
