@@ -20,11 +20,21 @@ type body struct {
 	size int64
 	at   int   // segment of the next byte
 	off  int64 // in that segment
+
+	digest *Digest // nil: not known
+}
+
+// Summed is a body whose SHA-256 is known, so that a store that has to say it need not read the body for it. It is what the
+// bytes had when they were taken: a store that checks what it is sent finds out if they have changed since.
+type Summed interface {
+	io.ReadSeeker
+	// SHA256 is the digest of the whole body, if it is known.
+	SHA256() (Digest, bool)
 }
 
 var (
-	_ io.ReadSeeker = (*body)(nil)
-	_ io.WriterTo   = (*body)(nil)
+	_ Summed      = (*body)(nil)
+	_ io.WriterTo = (*body)(nil)
 )
 
 func newBody(segs []segment) *body {
@@ -49,6 +59,14 @@ func (b *body) sum() Digest {
 		}
 	}
 	return Digest(h.Sum(nil))
+}
+
+// SHA256 implements Summed.
+func (b *body) SHA256() (d Digest, known bool) {
+	if b.digest == nil {
+		return d, false
+	}
+	return *b.digest, true
 }
 
 // rest is what is left of the segment at hand, nil at the end.

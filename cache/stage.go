@@ -30,7 +30,8 @@ type Batch interface {
 	Close() error
 }
 
-// Staged is one object's bytes in a batch.
+// Staged is one object's bytes in a batch. One that hands them to a store as a Summed body has a method Summed, which is
+// called once with their digest, before Put.
 type Staged interface {
 	// Put is Store.Put with the staged bytes. After an error it may be called again, until the batch is closed.
 	Put(ctx context.Context, name string, how PutMode) error
@@ -113,6 +114,9 @@ func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body) (err error)
 	go func() { summed <- b.sum() }()
 	t.staged, err = batch.Add(ctx, b, b.size)
 	t.Blob = Blob{<-summed, b.size} // waited for in any case: the bytes belong to the sequence
+	if s, ok := t.staged.(interface{ Summed(Digest) }); ok && err == nil {
+		s.Summed(t.Digest)
+	}
 	return err
 }
 

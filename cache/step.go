@@ -150,6 +150,7 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 				return err
 			}
 			blobs[i] = Blob{b.sum(), b.size}
+			b.digest = &blobs[i].Digest
 			name := s.blobName(blobs[i].Digest)
 			if i >= first {
 				name = stateName(blobs[i].Digest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,8 @@ type Document struct {
 	TTL    time.Duration    // of the handle; 0: never
 	Begin  time.Time        // what TTL counts from
 	Salt   []byte           // of the tenant; nil: none
+
+	Spooled bool // cells are staged first, as while the next is computed
 }
 
 // Count is a document of n token ids that begin at first.
@@ -124,7 +127,7 @@ func (d *Document) Steps(ctx context.Context, n int) ([]cache.Node, error) {
 		}
 		a.Tokens, a.Regions = d.Tokens[a.From:a.To], State(d.Tokens[:a.To])
 		a.Probe = cache.Probe{Top: []cache.TopLogit{{ID: int32(i), Logit: float32(a.To) / 7}}, Next: d.Tokens[a.To-1], Draft: -1}
-		node, _, err := d.Space.PutStep(ctx, a)
+		node, err := d.put(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -134,6 +137,20 @@ func (d *Document) Steps(ctx context.Context, n int) ([]cache.Node, error) {
 		nodes = append(nodes, node)
 	}
 	return nodes, nil
+}
+
+// put stores one cell.
+func (d *Document) put(ctx context.Context, a cache.StepArgs) (cache.Node, error) {
+	if !d.Spooled {
+		node, _, err := d.Space.PutStep(ctx, a)
+		return node, err
+	}
+	step, err := d.Space.Stage(ctx, a)
+	if err != nil {
+		return cache.Node{}, err
+	}
+	node, _, err := step.Commit(ctx)
+	return node, errors.Join(err, step.Close())
 }
 
 // Read stores the whole document and a handle for it.

@@ -85,6 +85,33 @@ func TestPresignedSnapshot(t *testing.T) {
 	}
 }
 
+// said is a body that says a digest.
+type said struct {
+	*strings.Reader
+	digest cache.Digest
+}
+
+func (s said) SHA256() (cache.Digest, bool) { return s.digest, true }
+
+// A body's own digest is what the store is told, so that bytes which have changed since are refused and never stored.
+func TestBodyThatSaysItsDigest(t *testing.T) {
+	server := &strict{}
+	opt := server.serve(t)
+	opt.Attempts = 2
+	s := open(t, opt)
+	put := func(name, body, of string) error {
+		return s.Put(t.Context(), name, said{strings.NewReader(body), cache.Sum([]byte(of))}, int64(len(of)), cache.IfAbsent)
+	}
+	if err := put("t/a", "the body", "the body"); err != nil || string(server.objects["t/a"]) != "the body" {
+		t.Errorf("put: %v; stored %q", err, server.objects["t/a"])
+	}
+	for _, damaged := range []string{"the bodY", "the bod", "the body "} {
+		if err := put("t/b", damaged, "the body"); err == nil || server.objects["t/b"] != nil {
+			t.Errorf("put of %q: %v; stored %q", damaged, err, server.objects["t/b"])
+		}
+	}
+}
+
 // Whatever fails for a passing reason is done again, with the same bytes.
 func TestPassingFaults(t *testing.T) {
 	body := bytes.Repeat([]byte("body "), 100)

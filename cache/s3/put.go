@@ -22,7 +22,7 @@ import (
 // small request against megabytes that would be refused.
 const askFirst = 256 << 10
 
-// Put implements cache.Store. The body is read once for its digest and size, and once for each try.
+// Put implements cache.Store. The body is read once for its digest and size, unless it says them, and once for each try.
 func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
 	key, err := s.key(ctx, name)
 	if err != nil {
@@ -54,8 +54,14 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size i
 	return fail("put", name, err)
 }
 
-// digest reads the body from its start and refuses one that is not of its size.
+// digest reads the body from its start and refuses one that is not of its size. Of one whose digest is known it only asks
+// the size: the store refuses other bytes.
 func digest(ctx context.Context, body io.ReadSeeker, size int64) ([]byte, error) {
+	if s, ok := body.(cache.Summed); ok {
+		if d, known := s.SHA256(); known {
+			return d[:], sized(body, size)
+		}
+	}
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
@@ -68,6 +74,15 @@ func digest(ctx context.Context, body io.ReadSeeker, size int64) ([]byte, error)
 		return nil, fmt.Errorf("body does not have %d bytes: %w", size, io.ErrUnexpectedEOF)
 	}
 	return h.Sum(nil), nil
+}
+
+// sized refuses a body that is not of its size.
+func sized(body io.ReadSeeker, size int64) error {
+	n, err := body.Seek(0, io.SeekEnd)
+	if err == nil && n != size {
+		err = fmt.Errorf("body has %d bytes, not %d: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	return err
 }
 
 // put is one try. The answer may say which bytes the store has kept.

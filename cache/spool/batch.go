@@ -80,6 +80,8 @@ type staged struct {
 	path  string
 	size  int64
 	start counter // of a private file
+
+	digest *cache.Digest // nil: not known
 }
 
 // write makes a synced file of exactly the size.
@@ -116,5 +118,22 @@ func (t *staged) Put(ctx context.Context, name string, how cache.PutMode) (err e
 	if p := t.spool.private; p != nil {
 		body = &showing{f: f, p: p, start: t.start, stream: p.at(t.start, 0)}
 	}
+	if t.digest != nil {
+		body = summed{body, *t.digest}
+	}
 	return t.spool.opt.Store.Put(ctx, name, body, t.size, how)
 }
+
+// Summed takes the digest of the bytes as they were added: a store that checks what it is sent so checks the file, too.
+func (t *staged) Summed(d cache.Digest) { t.digest = &d }
+
+// summed is a body whose digest is known.
+type summed struct {
+	io.ReadSeeker
+	digest cache.Digest
+}
+
+var _ cache.Summed = summed{}
+
+// SHA256 implements cache.Summed.
+func (s summed) SHA256() (cache.Digest, bool) { return s.digest, true }
