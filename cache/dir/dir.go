@@ -17,7 +17,7 @@
 // It refuses a file system without hard links. On one that does not tell capitals apart, names that differ in
 // capitals only are one object. A name that is also the beginning of another up to a slash cannot be stored.
 //
-// A Store may be used from any goroutine. Start reading at Put.
+// A Store may be used from any goroutine. Start reading at Put; power_test.go takes the power away at every effect.
 package dir
 
 import (
@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"lector/cache"
+	"lector/cache/disk"
 )
 
 // tempFolder holds files that are being written. No object has '~' in its name.
@@ -42,7 +43,7 @@ const tempAge = time.Hour
 
 // Store is a cache.Store of files.
 type Store struct {
-	root    *os.Root
+	root    disk.Root
 	settled settled
 }
 
@@ -56,14 +57,22 @@ func Open(folder string) (*Store, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
 	}
-	root, err := os.OpenRoot(folder)
+	root, err := disk.OpenRoot(folder)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
 	}
+	s, err := OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
+	}
+	return s, nil
+}
+
+// OpenRoot is Open of a folder that is open already. It closes the root when it fails; Close does later.
+func OpenRoot(root disk.Root) (*Store, error) {
 	s := &Store{root: root}
 	if err := s.sweep(); err != nil {
-		root.Close()
-		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
+		return nil, errors.Join(err, root.Close())
 	}
 	return s, nil
 }
@@ -128,7 +137,7 @@ func (s *Store) Get(ctx context.Context, name string, off, n int64) (io.ReadClos
 	if off < 0 || off > info.Size() || n > info.Size()-off {
 		return nil, fmt.Errorf("get %s: %d bytes from %d are beyond its end at %d", name, n, off, info.Size())
 	}
-	f, err := s.root.Open(file)
+	f, err := s.root.OpenFile(file, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, fail("get", name, err)
 	}
@@ -232,7 +241,7 @@ func explain(err error) error {
 
 // readFolder lists a folder, in no order.
 func (s *Store) readFolder(folder string) ([]fs.DirEntry, error) {
-	f, err := s.root.Open(folder)
+	f, err := s.root.OpenFile(folder, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"lector/cache/disk"
 )
 
 // syncFolders makes the name of a file durable: its folder, and the names of all folders above, up to one whose own name
@@ -38,9 +40,9 @@ func (s *Store) syncFolders(file string) (err error) {
 }
 
 // unsettled opens the folders above a file, from the bottom up to the first whose own name is durable.
-func (s *Store) unsettled(file string) (folders []*os.File, err error) {
+func (s *Store) unsettled(file string) (folders []disk.File, err error) {
 	for folder := path.Dir(file); ; folder = path.Dir(folder) {
-		f, err := s.root.Open(folder)
+		f, err := s.root.OpenFile(folder, os.O_RDONLY, 0)
 		if err != nil {
 			return folders, err
 		}
@@ -62,12 +64,12 @@ type settled struct {
 }
 
 type openFolder struct {
-	file *os.File
+	file disk.File
 	info os.FileInfo
 }
 
 // has says whether an open folder is one of them.
-func (s *settled) has(f *os.File) bool {
+func (s *settled) has(f disk.File) bool {
 	info, err := f.Stat()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +81,7 @@ func (s *settled) holds(info os.FileInfo) bool {
 }
 
 // add takes open folders over. When there are too many, all are forgotten: what is in use comes again.
-func (s *settled) add(fresh []*os.File) error {
+func (s *settled) add(fresh []disk.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error

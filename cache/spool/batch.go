@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -49,7 +48,7 @@ func (b *batch) begin(size int64) (string, error) {
 		return "", fmt.Errorf("spool %d bytes: the batch has no room for them", size)
 	}
 	b.sizes = slices.Delete(b.sizes, i, i+1)
-	path := filepath.Join(b.spool.opt.Folder, rand.Text())
+	path := rand.Text()
 	b.files = append(b.files, path)
 	return path, nil
 }
@@ -64,7 +63,7 @@ func (b *batch) Close() error {
 	b.closed = true
 	var errs []error
 	for _, path := range b.files {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.spool.root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove spooled file: %w", err))
 		}
 	}
@@ -86,7 +85,7 @@ type staged struct {
 
 // write makes a synced file of exactly the size.
 func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
-	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := t.spool.root.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -100,7 +99,7 @@ func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(t.path))
+	folder, err := t.spool.root.OpenFile(".", os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
 
 // Put implements cache.Staged.
 func (t *staged) Put(ctx context.Context, name string, how cache.PutMode) (err error) {
-	f, err := os.Open(t.path)
+	f, err := t.spool.root.OpenFile(t.path, os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}

@@ -6,7 +6,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"io"
-	"os"
+
+	"lector/cache/disk"
 )
 
 // private hides what lies in the files: each is AES-256-CTR under a key that is nowhere but in this process, with a
@@ -56,7 +57,7 @@ func (h *hiding) Write(p []byte) (int, error) {
 
 // showing reads a file.
 type showing struct {
-	f      *os.File
+	f      disk.File
 	p      *private
 	start  counter
 	stream cipher.Stream

@@ -41,6 +41,7 @@ type Options struct {
 	Folder string
 	Quota  int64       // most bytes of the files, in whole blocks
 	Store  cache.Store // what the chunks are on their way to
+	Root   disk.Root   // the folder, where it is open already; nil: Open opens it
 
 	// Private hides what the files hold under a key that ends with this process: for a store that is encrypted.
 	Private bool
@@ -50,6 +51,7 @@ type Options struct {
 type Spool struct {
 	opt   Options
 	lock  *os.File
+	root  disk.Root
 	room  *semaphore.Weighted
 	block int64
 
@@ -95,6 +97,11 @@ func (s *Spool) open() (err error) {
 	if s.opt.Quota < 2*s.block {
 		return fmt.Errorf("a quota of %d bytes holds nothing: a file takes blocks of %d", s.opt.Quota, s.block)
 	}
+	if s.root = s.opt.Root; s.root == nil {
+		if s.root, err = disk.OpenRoot(s.opt.Folder); err != nil {
+			return err
+		}
+	}
 	s.room = semaphore.NewWeighted(s.opt.Quota)
 	if s.opt.Private {
 		if s.private, err = newPrivate(); err != nil {
@@ -106,8 +113,12 @@ func (s *Spool) open() (err error) {
 
 // sweep removes every file but the lock.
 func (s *Spool) sweep() error {
-	entries, err := os.ReadDir(s.opt.Folder)
+	folder, err := s.root.OpenFile(".", os.O_RDONLY, 0)
 	if err != nil {
+		return err
+	}
+	entries, err := folder.ReadDir(-1)
+	if err := errors.Join(err, folder.Close()); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -117,7 +128,7 @@ func (s *Spool) sweep() error {
 		if !e.Type().IsRegular() {
 			return fmt.Errorf("%s is not a file of a spool: name a folder of its own", e.Name())
 		}
-		if err := os.Remove(filepath.Join(s.opt.Folder, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.root.Remove(e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -129,7 +140,11 @@ func (s *Spool) Close() error {
 	if s.lock == nil {
 		return nil
 	}
-	return s.lock.Close() // which ends the lock
+	var err error
+	if s.root != nil {
+		err = s.root.Close()
+	}
+	return errors.Join(err, s.lock.Close()) // which ends the lock
 }
 
 // need is the room that objects of these sizes take.

@@ -85,6 +85,8 @@ func familyEdges() []Edge {
 			Why: "a store moves bytes: it knows its contract, no queue, no engine and no other store"},
 		{From: []string{"cache/disk"}, To: []string{Ours},
 			Why: "it asks the file system and knows nothing of what lies there"},
+		{From: []string{"cache/disk/disktest"}, To: []string{Ours}, Allow: []string{"cache/disk"},
+			Why: "it takes the power from whoever keeps files, so it can know none of them"},
 		{From: []string{"cache/local/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/disk", "cache/local/..."},
 			Why: "it keeps copies of any store: it knows the contract alone"},
 		{From: []string{"cache/spool/..."}, To: []string{Ours}, Allow: []string{"cache", "cache/disk", "cache/spool/..."},

@@ -1,0 +1,119 @@
+package dir_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lector/cache"
+	"lector/cache/cachetest"
+	"lector/cache/dir"
+	"lector/cache/disk/disktest"
+)
+
+// promised is a handle that PutHandle had returned by some effect.
+type promised struct {
+	effects int
+	handle  cache.Digest
+	tokens  []int32
+}
+
+// Whenever the power goes, a handle that was promised is there, each that is there is whole, and a document that was being
+// read comes to the handle of a calm run.
+func TestPowerFailure(t *testing.T) {
+	recorder, err := disktest.Record(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := dir.OpenRoot(recorder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	space := &cache.Space{Store: s}
+	var promises []promised
+	for i, tokens := range [][]int32{cachetest.Count(5, 20), append(cachetest.Count(5, 8), 900, 901)} { // they share a cell
+		d := cachetest.Document{Space: space, Tokens: tokens, Job: fmt.Sprint("job", i), Keep: func(int) bool { return i == 1 }}
+		h, _, err := d.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := space.DropRolling(t.Context(), d.Job, nil); err != nil {
+			t.Fatal(err)
+		}
+		promises = append(promises, promised{recorder.Effects(), h, tokens})
+	}
+	seen := map[string]int{}
+	for n := range recorder.Effects() + 1 {
+		for _, fate := range disktest.Fates(uint64(n)) {
+			found := t.TempDir()
+			said, err := recorder.Replay(n, fate, found)
+			if err != nil {
+				t.Fatal(err)
+			}
+			due := 0
+			for _, p := range promises {
+				if p.effects <= n {
+					due++
+				}
+			}
+			if before, ok := seen[said]; ok && before >= due { // the same was looked at
+				continue
+			}
+			seen[said] = due
+			if err := afterPower(t, found, promises, due); err != nil {
+				t.Fatalf("power goes after effect %d of %d, %s: %v", n, recorder.Effects(), fate.Name, err)
+			}
+			if err := os.RemoveAll(found); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("only %d different folders were found", len(seen))
+	}
+}
+
+// afterPower looks at what is found: the first due handles must be there.
+func afterPower(t *testing.T, found string, promises []promised, due int) error {
+	again, err := disktest.Record(found) // which syncs nothing
+	if err != nil {
+		return err
+	}
+	s, err := dir.OpenRoot(again)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", filepath.Base(found), err)
+	}
+	defer s.Close()
+	space := &cache.Space{Store: s}
+	there := map[cache.Digest]bool{}
+	for h, err := range space.Handles(t.Context()) {
+		if err != nil {
+			return err
+		}
+		there[h.Digest] = true
+	}
+	for i, p := range promises {
+		if i < due && !there[p.handle] {
+			return fmt.Errorf("handle %d was promised and has gone", i)
+		}
+		if there[p.handle] {
+			if err := cachetest.Check(t.Context(), space, p.handle, p.tokens); err != nil {
+				return fmt.Errorf("handle %d is there: %w", i, err)
+			}
+		}
+		delete(there, p.handle)
+	}
+	if len(there) > 0 {
+		return errors.New("a handle is there that nobody made")
+	}
+	for i, p := range promises {
+		d := cachetest.Document{Space: space, Tokens: p.tokens, Job: fmt.Sprint("job", i), Keep: func(int) bool { return i == 1 }}
+		if h, _, err := d.Read(t.Context()); err != nil || h != p.handle {
+			return fmt.Errorf("document %d is read again: %v, %w", i, h, err)
+		}
+	}
+	return nil
+}
