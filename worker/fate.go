@@ -121,7 +121,7 @@ func classify(err error) Fate {
 	case is(engine.ErrStorage):
 		return Fate{Action: Retry, Class: "storage"} // another host reads its own copy
 	case is(errFull):
-		return Fate{Action: Wait, Class: "memory"}
+		return Fate{Action: Wait, Class: "full"}
 	case is(queue.ErrQuota):
 		return Fate{Action: Wait, Class: "quota"}
 	case is(engine.ErrMemory):

@@ -73,8 +73,8 @@ func (a *app) jobsPrune(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return badInput(err)
 	}
-	until := time.Now().Add(-age)
 	return a.withQueue(ctx, func(q *jetstream.Queue) error {
+		until := q.Now().Add(-age)
 		var found []queue.Status
 		err := q.List(ctx, func(s queue.Status) bool {
 			if slices.Contains(f.states, string(s.State)) && !s.Updated.After(until) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lector/cache"
 	"lector/cache/disk"
 	"lector/queue"
 	"lector/worker"
@@ -70,6 +71,9 @@ func (f *workerFlags) counts() (worker.Slots, error) {
 	return out, nil
 }
 
+// lastScrapes is how long the metrics of a worker that ended for what it computed can still be scraped.
+const lastScrapes = time.Minute
+
 func (a *app) worker(ctx context.Context, f workerFlags) error {
 	slots, err := f.counts()
 	if err != nil {
@@ -96,6 +100,13 @@ func (a *app) worker(ctx context.Context, f workerFlags) error {
 		return err
 	}
 	err = s.serve(ctx, w, slots)
+	if errors.Is(err, cache.ErrDiverged) && s.watched != nil {
+		a.note("the metrics stay for %v, so that what happened is scraped", lastScrapes)
+		select {
+		case <-time.After(lastScrapes):
+		case <-ctx.Done():
+		}
+	}
 	if err == nil && ctx.Err() != nil {
 		a.note("drained: every job at hand is stored and given back")
 	}

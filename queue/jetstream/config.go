@@ -61,6 +61,8 @@ type Config struct {
 	// within it stores nothing twice; later, the second message is dropped at its delivery.
 	Dedupe time.Duration
 
+	// Clock dates what this host writes, for people; nil is time.Now. Nothing is decided by it: see Queue.Now.
+	Clock func() time.Time
 	// Log takes the words of the embedded server and of connections; nil drops them.
 	Log func(level Level, text string)
 }
@@ -120,6 +122,9 @@ func (c Config) withDefaults() Config {
 	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, 500*time.Millisecond)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
 	if c.Log == nil {
 		c.Log = func(Level, string) {}
 	}

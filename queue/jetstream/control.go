@@ -11,9 +11,13 @@ import (
 	"lector/queue"
 )
 
-// overdue says that the deadline has passed while nobody works on the job.
-func (r record) overdue() bool {
-	return r.State == queue.Queued && !r.Job.Deadline.IsZero() && !time.Now().Before(r.Job.Deadline)
+// overdue says that the deadline has passed, by the server's clock, while nobody works on the job.
+func (q *Queue) overdue(ctx context.Context, r record) (bool, error) {
+	if r.State != queue.Queued || r.Job.Deadline.IsZero() {
+		return false, nil
+	}
+	now, err := q.nowFor(ctx)
+	return err == nil && !now.Before(r.Job.Deadline), err
 }
 
 // Cancel ends a job that waits. Of one that is worked on it notes that it is to end, and rings for the worker.
@@ -67,7 +71,7 @@ const codeNoMessage jetstream.ErrorCode = 10057
 
 func (q *Queue) tellEnded(ctx context.Context, rec record) error {
 	e := queue.Event{
-		Version: 1, Job: rec.Job.ID, Attempt: rec.Attempts, Type: queue.EventEnded, At: time.Now().UTC(), State: rec.State, Result: rec.Result,
+		Version: 1, Job: rec.Job.ID, Attempt: rec.Attempts, Type: queue.EventEnded, At: q.cfg.Clock().UTC(), State: rec.State, Result: rec.Result,
 	}
 	if rec.Cancel != nil {
 		e.Reason = rec.Cancel.Reason
@@ -152,10 +156,12 @@ func (q *Queue) List(ctx context.Context, yield func(queue.Status) bool) error {
 				return err
 			}
 			status := rec.Status
-			if rec.overdue() {
-				if status, err = q.Status(ctx, entry.Key()); err != nil {
-					return err
-				}
+			late, err := q.overdue(ctx, rec)
+			if late {
+				status, err = q.Status(ctx, entry.Key())
+			}
+			if err != nil {
+				return err
 			}
 			if !yield(status) {
 				return nil

@@ -161,7 +161,7 @@ func (d *delivery) Reject(ctx context.Context, dead queue.Dead) error {
 		if _, err := d.check(ctx); err != nil {
 			return err
 		}
-		letter := queue.Letter{Name: d.job.ID, Job: &d.job, Dead: dead, Attempts: d.attempt, At: time.Now().UTC()}
+		letter := queue.Letter{Name: d.job.ID, Job: &d.job, Dead: dead, Attempts: d.attempt, At: d.q.cfg.Clock().UTC()}
 		if err := d.q.sendDead(ctx, d.job.ID+"."+d.claim, letter); err != nil {
 			return err
 		}

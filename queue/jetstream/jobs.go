@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -97,7 +96,7 @@ func (q *Queue) put(ctx context.Context, job queue.Job) (queue.Status, error) {
 // adopt returns the record that stands for the job after creating it or queueing a failed one afresh, and the
 // failed one that it replaced.
 func (q *Queue) adopt(ctx context.Context, job queue.Job) (rec record, before *record, err error) {
-	rec = record{Version: recordVersion, Life: nuid.Next(), Status: queue.Status{Job: job, State: queue.Queued, Updated: time.Now().UTC()}}
+	rec = record{Version: recordVersion, Life: nuid.Next(), Status: queue.Status{Job: job, State: queue.Queued, Updated: q.cfg.Clock().UTC()}}
 	b, err := json.Marshal(rec)
 	if err != nil {
 		return rec, nil, fmt.Errorf("encode record of job %s: %w", job.ID, err)
@@ -246,7 +245,9 @@ func (q *Queue) withdraw(ctx context.Context, rec record, before *record) error 
 // it waited ends it.
 func (q *Queue) Status(ctx context.Context, id string) (queue.Status, error) {
 	rec, err := q.change(ctx, id, func(r *record) error {
-		if !r.overdue() {
+		if late, err := q.overdue(ctx, *r); err != nil {
+			return err
+		} else if !late {
 			return errKeep
 		}
 		r.State = queue.Expired
@@ -317,7 +318,7 @@ func (q *Queue) change(ctx context.Context, id string, edit func(*record) error)
 // write puts a record in place of its revision, and remembers it.
 func (q *Queue) write(ctx, call context.Context, rec record, revision uint64) (record, error) {
 	id := rec.Job.ID
-	rec.Updated = time.Now().UTC()
+	rec.Updated = q.cfg.Clock().UTC()
 	b, err := json.Marshal(rec)
 	if err != nil {
 		return rec, fmt.Errorf("encode record of job %s: %w", id, err)

@@ -88,17 +88,8 @@ func (l *lease) takeOver(call context.Context, b []byte) error {
 	return err
 }
 
-// serverTime is the time by the clock that dates the leases.
-func (q *Queue) serverTime(call context.Context) (time.Time, error) {
-	s, err := q.js.Stream(call, "KV_"+leasesBucket)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return s.CachedInfo().TimeStamp, nil
-}
-
 func (l *lease) value() ([]byte, error) {
-	b, err := json.Marshal(leaseValue{l.holder, time.Now().UTC().Add(l.ttl), l.ttl})
+	b, err := json.Marshal(leaseValue{l.holder, l.q.cfg.Clock().UTC().Add(l.ttl), l.ttl})
 	if err != nil {
 		return nil, fmt.Errorf("encode lease %s: %w", l.name, err)
 	}

@@ -43,7 +43,9 @@ type Queue struct {
 	turns     *turns
 	held      map[string]*delivery // by job: those to nudge
 	quota     quotaState
-	onClose   []func()
+
+	clock   clock
+	onClose []func()
 }
 
 var _ queue.Queue = (*Queue)(nil)
@@ -131,6 +133,7 @@ func (q *Queue) prepare(ctx context.Context) error {
 			return q.fail(ctx, err, "open stream %s", name)
 		}
 	}
+	q.clock.set(q.events.CachedInfo().TimeStamp)
 	if q.cfg.Model != "" {
 		q.ringing, err = q.nc.Subscribe(jobBell(q.cfg.Model), func(m *nats.Msg) { q.rung(string(m.Data)) })
 		if err != nil {

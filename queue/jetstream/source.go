@@ -232,7 +232,9 @@ func (q *Queue) claimFor(ctx context.Context, d *delivery, seq uint64) (record, 
 			return errStray
 		}
 		r.Sequence = seq
-		if r.overdue() {
+		if late, err := q.overdue(ctx, *r); err != nil {
+			return err
+		} else if late {
 			r.State = queue.Expired
 			return nil
 		}
@@ -259,7 +261,7 @@ var errStray = errors.New("another message stands for the job")
 // bury moves a message that holds no job to the dead letters.
 func (q *Queue) bury(ctx context.Context, msg *nats.Msg, seq uint64, cause error) error {
 	name := fmt.Sprintf("seq-%d", seq)
-	letter := queue.Letter{Name: name, Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: time.Now().UTC(), Raw: msg.Data}
+	letter := queue.Letter{Name: name, Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: q.cfg.Clock().UTC(), Raw: msg.Data}
 	if err := q.sendDead(ctx, name, letter); err != nil {
 		return err
 	}

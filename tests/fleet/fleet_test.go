@@ -78,15 +78,18 @@ func (f *fleet) queue(url string) *jetstream.Queue {
 
 // run has a worker work until the test ends.
 func (f *fleet) run(q queue.Queue, toy *enginetest.Toy, host string) {
+	f.start(&worker.Worker{Queue: q, Engine: toy, Host: host})
+}
+
+// start has a worker of the fleet's store work until the test ends.
+func (f *fleet) start(w *worker.Worker) {
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	w := &worker.Worker{
-		Queue: q, Space: f.space, Engine: toy, Tokenizer: enginetest.ToyTokenizer{}, Host: host,
-		Config: worker.Config{AckWait: ackWait, WaitPoll: 20 * time.Millisecond, RetryMin: time.Millisecond},
-	}
+	w.Space, w.Tokenizer = f.space, enginetest.ToyTokenizer{}
+	w.Config = worker.Config{AckWait: ackWait, WaitPoll: 20 * time.Millisecond, RetryMin: time.Millisecond}
 	work.Go(func() {
 		if err := w.Run(ctx); err != nil {
-			f.Errorf("worker %s ended: %v", host, err)
+			f.Errorf("worker %s ended: %v", w.Host, err)
 		}
 	})
 	f.Cleanup(func() { stop(); work.Wait() })

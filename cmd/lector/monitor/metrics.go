@@ -106,6 +106,7 @@ func (m *Metrics) preset() {
 		}
 		m.chunk.preset(k)
 	}
+	m.presetFaults()
 	for _, part := range ingestParts() {
 		m.work.parts.WithLabelValues(part)
 	}
@@ -135,5 +136,23 @@ func (c chunkMetrics) preset(kind string) {
 	c.ringWait.WithLabelValues(kind)
 	for _, part := range chunkParts() {
 		c.seconds.WithLabelValues(kind, part)
+	}
+}
+
+// presetFaults shows zeros for the faults of which one is enough for an alert, and for those that end the process.
+func (m *Metrics) presetFaults() {
+	for _, kind := range []queue.Kind{queue.Ingest, queue.Resume} {
+		for _, class := range []string{"diverged", "corrupt", "probe", "panic", "device", "storage", "memory"} {
+			m.work.attempts.WithLabelValues(string(kind), class)
+		}
+		for _, class := range []string{"attempts", "bad-input", "not-found", "incompatible", "expired", "corrupt", "diverged", "panic"} {
+			m.work.jobs.WithLabelValues(string(kind), string(queue.Failed), class)
+		}
+	}
+	for _, class := range []string{"corrupt", "probe"} {
+		m.state.restores.WithLabelValues(class)
+	}
+	for _, op := range []string{opPut, opGet} {
+		m.store.requests.WithLabelValues(op, "error")
 	}
 }
