@@ -90,7 +90,7 @@ kernel void hyper_read_norm(constant StreamReadParams &p [[buffer(PARAMS)]],
 }
 
 // The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (READ_OUTPUTS columns, row);
-// a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of linear_matvec.
+// a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of linear_matvec_*.
 //
 //   x [rows, h], z [rows, n*h], low [rows, r], data, scales, biases: Up [n*h, r] as stored
 kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],

@@ -18,31 +18,35 @@ kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
   device const float *in = logits + ulong(owns ? row : 0) * p.experts;
   float prob[OWN], top = -FLT_MAX, sum = 0.0f;
   for (int i = 0; i < OWN; i++) {
+    prob[i] = -1.0f;
+    if (uint(i) * 32 >= p.experts) continue; // for all lanes: none of them has one there
     const uint e = uint(i) * 32 + lane;
     prob[i] = e < p.experts ? in[e] : -FLT_MAX;
     top = max(top, prob[i]);
   }
   top = simd_max(top);
   for (int i = 0; i < OWN; i++) {
+    if (uint(i) * 32 >= p.experts) continue;
     prob[i] = uint(i) * 32 + lane < p.experts ? exp(prob[i] - top) : -1.0f;
     sum += max(prob[i], 0.0f);
   }
   sum = simd_sum(sum);
-  for (int i = 0; i < OWN; i++) prob[i] = prob[i] < 0.0f ? -1.0f : prob[i] / sum; // -1: not there, or taken
+  for (int i = 0; i < OWN; i++)
+    if (uint(i) * 32 < p.experts) prob[i] = prob[i] < 0.0f ? -1.0f : prob[i] / sum; // -1: not there, or taken
   uint chosen = 0;
   float share = 0.0f, total = 0.0f;
   for (uint slot = 0; slot < p.slots; slot++) {
     float best = -1.0f;
     uint at = ROUTE_EXPERTS;
     for (int i = 0; i < OWN; i++)
-      if (prob[i] > best) { // ascending, so the lower expert stays where they are equal
+      if (uint(i) * 32 < p.experts && prob[i] > best) { // ascending, so the lower expert stays where they are equal
         best = prob[i];
         at = uint(i) * 32 + lane;
       }
     const float high = simd_max(best);
     at = simd_min(best == high ? at : uint(ROUTE_EXPERTS));
     for (int i = 0; i < OWN; i++)
-      if (uint(i) * 32 + lane == at) prob[i] = -1.0f;
+      if (uint(i) * 32 < p.experts && uint(i) * 32 + lane == at) prob[i] = -1.0f;
     total += high;
     if (slot == lane) {
       chosen = at;

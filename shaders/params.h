@@ -22,6 +22,7 @@
 #define VECTOR_TILE 4     // rows that one of its threadgroups carries at a time
 #define VECTOR_OUTPUTS 8  // outputs of one threadgroup of the matrix-vector kernel
 #define VECTOR_THREADS 128 // its threads
+#define VECTOR_LONG 2048  // inputs from which on a lane takes sixteen 4-bit codes at a time instead of eight
 
 // What is done to the outputs of a product with few rows before they are written.
 
@@ -34,7 +35,7 @@
 #define TILE_INPUTS 32    // inputs that it stages at a time
 #define TILE_THREADS 128  // its threads
 
-// A product with a stored matrix: linear_gemm_*, linear_matvec.
+// A product with a stored matrix: linear_gemm_*.
 struct LinearParams {
   uint32_t rows;    // T
   uint32_t inputs;  // In
@@ -46,7 +47,7 @@ struct LinearParams {
 #define LINEAR_SCALES 4 // [Out, In/group]; for plain formats the data again
 #define LINEAR_BIASES 5 // as LINEAR_SCALES
 
-// Products of the same few rows with up to four matrices that are stored alike: linear_matvec. Matrices that are not
+// Products of the same few rows with up to four matrices that are stored alike: linear_matvec_*. Matrices that are not
 // there have no outputs, and the first one's buffers.
 struct MatvecParams {
   uint32_t rows;       // T
@@ -69,27 +70,6 @@ struct MatvecParams {
 #define MATVEC_BIASES1 15
 #define MATVEC_BIASES2 16
 #define MATVEC_BIASES3 17
-
-// The gated read of streams by few rows: hyper_read_norm, then linear_matvec, then hyper_read_mix.
-struct StreamReadParams {
-  uint32_t streams; // n
-  uint32_t width;   // h
-  uint32_t low;     // r
-  uint32_t inject;  // 1: there is something to inject
-  float eps;
-};
-#define READ_WIDE 1  // [T, n*h]
-#define READ_Z 2     // [T, n*h], its norm
-#define READ_Y 3     // [T, h]
-#define READ_GAIN 4  // [T, n]
-#define READ_SCALE 5 // [n*h]
-#define READ_X 1     // [T, h]
-#define READ_LOW 3   // [T, r]
-#define READ_DATA 4  // [n*h, r] as stored
-#define READ_SCALES 5
-#define READ_BIASES 6
-#define READ_STREAMS 16 // n at most
-#define READ_OUTPUTS 4 // columns of x of a threadgroup of hyper_read_mix
 
 // Rows of a stored matrix by number: dense_embed.
 struct EmbedParams {
@@ -173,3 +153,24 @@ struct StreamParams {
 #define STREAM_WIDE 1 // [T, n*h]
 #define STREAM_X 2    // [T, h]
 #define STREAM_GAIN 3 // [T, n], or u [T, n*h] of hyper_mix
+
+// The gated read of streams by few rows: hyper_read_norm, then linear_matvec_*, then hyper_read_mix.
+struct StreamReadParams {
+  uint32_t streams; // n
+  uint32_t width;   // h
+  uint32_t low;     // r
+  uint32_t inject;  // 1: there is something to inject
+  float eps;
+};
+#define READ_WIDE 1  // [T, n*h]
+#define READ_Z 2     // [T, n*h], its norm
+#define READ_Y 3     // [T, h]
+#define READ_GAIN 4  // [T, n]
+#define READ_SCALE 5 // [n*h]
+#define READ_X 1     // [T, h]
+#define READ_LOW 3   // [T, r]
+#define READ_DATA 4  // [n*h, r] as stored
+#define READ_SCALES 5
+#define READ_BIASES 6
+#define READ_STREAMS 16 // n at most
+#define READ_OUTPUTS 4 // columns of x of a threadgroup of hyper_read_mix

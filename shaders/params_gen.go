@@ -4,13 +4,12 @@ package shaders
 
 import "structs"
 
-const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\n"
+const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\n"
 
 func paramsStructs() []any {
 	return []any{
 		LinearParams{},
 		MatvecParams{},
-		StreamReadParams{},
 		EmbedParams{},
 		NormParams{},
 		ElementParams{},
@@ -18,6 +17,7 @@ func paramsStructs() []any {
 		RopeParams{},
 		ConvParams{},
 		StreamParams{},
+		StreamReadParams{},
 	}
 }
 
@@ -59,6 +59,9 @@ const VectorOutputs = 8
 
 // VectorThreads: its threads
 const VectorThreads = 128
+
+// VectorLong: inputs from which on a lane takes sixteen 4-bit codes at a time instead of eight
+const VectorLong = 2048
 
 // AfterNothing: a number that the kernels share.
 const AfterNothing = 0
@@ -132,42 +135,6 @@ const MatvecBiases2 = 16
 // MatvecBiases3: a number that the kernels share.
 const MatvecBiases3 = 17
 
-// ReadWide: [T, n*h]
-const ReadWide = 1
-
-// ReadZ: [T, n*h], its norm
-const ReadZ = 2
-
-// ReadY: [T, h]
-const ReadY = 3
-
-// ReadGain: [T, n]
-const ReadGain = 4
-
-// ReadScale: [n*h]
-const ReadScale = 5
-
-// ReadX: [T, h]
-const ReadX = 1
-
-// ReadLow: [T, r]
-const ReadLow = 3
-
-// ReadData: [n*h, r] as stored
-const ReadData = 4
-
-// ReadScales: a number that the kernels share.
-const ReadScales = 5
-
-// ReadBiases: a number that the kernels share.
-const ReadBiases = 6
-
-// ReadStreams: n at most
-const ReadStreams = 16
-
-// ReadOutputs: columns of x of a threadgroup of hyper_read_mix
-const ReadOutputs = 4
-
 // EmbedY: [T, In]
 const EmbedY = 1
 
@@ -234,7 +201,43 @@ const StreamX = 2
 // StreamGain: [T, n], or u [T, n*h] of hyper_mix
 const StreamGain = 3
 
-// LinearParams: A product with a stored matrix: linear_gemm_*, linear_matvec.
+// ReadWide: [T, n*h]
+const ReadWide = 1
+
+// ReadZ: [T, n*h], its norm
+const ReadZ = 2
+
+// ReadY: [T, h]
+const ReadY = 3
+
+// ReadGain: [T, n]
+const ReadGain = 4
+
+// ReadScale: [n*h]
+const ReadScale = 5
+
+// ReadX: [T, h]
+const ReadX = 1
+
+// ReadLow: [T, r]
+const ReadLow = 3
+
+// ReadData: [n*h, r] as stored
+const ReadData = 4
+
+// ReadScales: a number that the kernels share.
+const ReadScales = 5
+
+// ReadBiases: a number that the kernels share.
+const ReadBiases = 6
+
+// ReadStreams: n at most
+const ReadStreams = 16
+
+// ReadOutputs: columns of x of a threadgroup of hyper_read_mix
+const ReadOutputs = 4
+
+// LinearParams: A product with a stored matrix: linear_gemm_*.
 type LinearParams struct {
 	_       structs.HostLayout
 	Rows    uint32 // T
@@ -242,7 +245,7 @@ type LinearParams struct {
 	Outputs uint32 // Out
 }
 
-// MatvecParams: Products of the same few rows with up to four matrices that are stored alike: linear_matvec. Matrices that are not
+// MatvecParams: Products of the same few rows with up to four matrices that are stored alike: linear_matvec_*. Matrices that are not
 // there have no outputs, and the first one's buffers.
 type MatvecParams struct {
 	_       structs.HostLayout
@@ -252,16 +255,6 @@ type MatvecParams struct {
 	After   [4]uint32 // an AFTER_*
 	Scale   [4]float32
 	Gain    [4]float32
-}
-
-// StreamReadParams: The gated read of streams by few rows: hyper_read_norm, then linear_matvec, then hyper_read_mix.
-type StreamReadParams struct {
-	_       structs.HostLayout
-	Streams uint32 // n
-	Width   uint32 // h
-	Low     uint32 // r
-	Inject  uint32 // 1: there is something to inject
-	Eps     float32
 }
 
 // EmbedParams: Rows of a stored matrix by number: dense_embed.
@@ -330,4 +323,14 @@ type StreamParams struct {
 	_       structs.HostLayout
 	Streams uint32 // n
 	Width   uint32 // h
+}
+
+// StreamReadParams: The gated read of streams by few rows: hyper_read_norm, then linear_matvec_*, then hyper_read_mix.
+type StreamReadParams struct {
+	_       structs.HostLayout
+	Streams uint32 // n
+	Width   uint32 // h
+	Low     uint32 // r
+	Inject  uint32 // 1: there is something to inject
+	Eps     float32
 }

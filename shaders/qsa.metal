@@ -602,15 +602,26 @@ kernel void qsa_attend_join(device float *o [[buffer(ATTEND_O)]],
                             uint tid [[thread_index_in_threadgroup]]) {
   const uint row = p.first_row + group.y, parts = (attend_keys(p, row) + FEW_KEYS - 1) / FEW_KEYS;
   device const float *in = part + (ulong(group.y) * p.hq + group.x) * p.parts * (p.hd + 2);
+  const uint pitch = p.hd + 2;
   float top = -FLT_MAX;
-  for (uint i = 0; i < parts; i++) top = max(top, in[i * (p.hd + 2) + p.hd]);
+  for (uint i = tid % SIMD_WIDTH; i < parts; i += SIMD_WIDTH) top = max(top, in[i * pitch + p.hd]);
+  top = simd_max(top);
   for (uint c = tid; c < p.hd; c += BLOCK_THREADS) {
     float sum = 0.0f, weights = 0.0f;
-    for (uint i = 0; i < parts; i++) {
-      device const float *one = in + i * (p.hd + 2);
-      const float share = exp(one[p.hd] - top);
-      sum = fma(share, one[c], sum);
-      weights = fma(share, one[p.hd + 1], weights);
+    for (uint i = 0; i < parts; i += 8) { // eight loads under way at once
+      float one[8], high[8], weight[8];
+      for (uint j = 0; j < 8; j++) {
+        device const float *from = in + min(i + j, parts - 1) * pitch;
+        one[j] = from[c];
+        high[j] = from[p.hd];
+        weight[j] = from[p.hd + 1];
+      }
+      for (uint j = 0; j < 8; j++) {
+        if (i + j >= parts) continue;
+        const float share = exp(high[j] - top);
+        sum = fma(share, one[j], sum);
+        weights = fma(share, weight[j], weights);
+      }
     }
     const ulong query = ulong(row) * p.hq + group.x;
     o[query * p.hd + c] = sum / weights * sigmoid(qg[(query * 2 + 1) * p.hd + c]);

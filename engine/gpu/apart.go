@@ -1,9 +1,11 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"lector/engine/ops"
@@ -87,7 +89,7 @@ func (t *expertRun) bring(m *slotMemory, items []ops.Item) {
 	if len(moves) == 0 {
 		return
 	}
-	if err := c.copy(&t.b.kernels, moves); err != nil {
+	if err := c.copy(&t.b.kernels, merged(moves)); err != nil {
 		t.b.fail(fmt.Errorf("%w: copy records to the device: %w", ErrDevice, err))
 		return
 	}
@@ -129,11 +131,29 @@ func (c *copies) open(d metal.Device) error {
 
 // copy hands the moves to the queue, and counts.
 func (c *copies) copy(k *kernels, moves []move) error {
-	p, err := k.pipeline(string(denseCopy), constants{})
+	cb, err := c.queue.NewCommandBuffer("records")
 	if err != nil {
 		return err
 	}
-	cb, err := c.queue.NewCommandBuffer("records")
+	if engine, ok := cb.(metal.Copier); ok {
+		for _, m := range moves {
+			engine.Copy(m.to.buf, m.to.off, m.from.buf, m.from.off, m.n)
+		}
+	} else if err := copyByKernel(k, cb, moves); err != nil {
+		return err
+	}
+	cb.SignalEvent(c.event, c.count+1)
+	if err := cb.Commit(); err != nil {
+		return err
+	}
+	c.count++
+	c.flying = append(c.flying, cb)
+	return nil
+}
+
+// copyByKernel encodes the moves where the device has nothing better.
+func copyByKernel(k *kernels, cb metal.CommandBuffer, moves []move) error {
+	p, err := k.pipeline(string(denseCopy), constants{})
 	if err != nil {
 		return err
 	}
@@ -150,13 +170,20 @@ func (c *copies) copy(k *kernels, moves []move) error {
 		enc.Dispatch(rowsBy(1, m.n/4, elementThreads), metal.Size{X: elementThreads, Y: 1, Z: 1})
 	}
 	enc.End()
-	cb.SignalEvent(c.event, c.count+1)
-	if err := cb.Commit(); err != nil {
-		return err
-	}
-	c.count++
-	c.flying = append(c.flying, cb)
 	return nil
+}
+
+// merged joins moves whose ends meet on both sides.
+func merged(moves []move) (all []move) {
+	slices.SortFunc(moves, func(a, b move) int { return cmp.Compare(a.from.off, b.from.off) })
+	for _, m := range moves {
+		if last := len(all) - 1; last >= 0 && all[last].to.plus(all[last].n) == m.to && all[last].from.plus(all[last].n) == m.from {
+			all[last].n += m.n
+			continue
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 // settle reads how the copies ended. The work that uses them has waited for them already.

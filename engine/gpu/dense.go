@@ -24,6 +24,7 @@ const (
 
 const (
 	elementThreads = 256 // of an element-wise threadgroup, one element each
+	widestNorm     = 512 // of a run that a simdgroup is too few for
 	headThreads    = 128 // of dense_norm_heads: a simdgroup for each run
 	simdWidth      = 32
 )
@@ -90,7 +91,7 @@ func (e *encoding) norm(p shaders.NormParams, y, x, scale region) {
 		dispatch(e, denseNormHeads, p, launch{buffers: buffers, groups: over(int(p.Runs), headThreads/simdWidth), threads: headThreads})
 		return
 	}
-	dispatch(e, denseNormGroups, p, launch{buffers: buffers, groups: over(int(p.Runs), 1), threads: elementThreads})
+	dispatch(e, denseNormGroups, p, launch{buffers: buffers, groups: over(int(p.Runs), 1), threads: normThreads(int(p.Width))})
 }
 
 // normThreads is how many threads share a run.
@@ -98,7 +99,7 @@ func normThreads(width int) int {
 	if width <= 512 {
 		return simdWidth
 	}
-	return elementThreads
+	return widestNorm
 }
 
 // elements dispatches a kernel over every element of t.

@@ -210,7 +210,7 @@ func TestWeightsAreWrappedWhereMappedAndCopiedOnceElsewhere(t *testing.T) {
 	linear := func(data []byte) bind {
 		b.Linear(y, x, ops.Matrix{Name: "w", Out: 16, In: 8, Format: ops.BF16, Data: data})
 		wait(t, b)
-		return f.binds["linear_matvec"][shaders.LinearData]
+		return f.binds["linear_matvec_one"][shaders.LinearData]
 	}
 	at := 4096 + 128
 	got := linear(mapped[at : at+256])

@@ -5,7 +5,10 @@ import (
 	"lector/shaders"
 )
 
-const linearMatvec kernel[shaders.MatvecParams] = "linear_matvec"
+const (
+	linearMatvecOne kernel[shaders.MatvecParams] = "linear_matvec_one"
+	linearMatvecFew kernel[shaders.MatvecParams] = "linear_matvec_few"
+)
 
 // few says that an operation on so many rows goes through the kernels for few rows: float32 from end to end, with the
 // work of a row spread over many threadgroups. The number is as large as a batch of decoded rows can get with its
@@ -89,9 +92,13 @@ func (b *Backend) flush() {
 		}
 		buffers[y], buffers[data], buffers[scales], buffers[biases] = v.y, v.m.data, v.m.scales, v.m.biases
 	}
-	dispatch(e, linearMatvec, p, launch{
+	k, tile := linearMatvecFew, shaders.VectorTile
+	if w.x.rows == 1 { // with registers for one row only, more of its threadgroups run side by side
+		k, tile = linearMatvecOne, 1
+	}
+	dispatch(e, k, p, launch{
 		buffers: buffers, constants: w.list[0].m.constants,
-		groups: metal.Size{X: groups, Y: blocks(w.x.rows, shaders.VectorTile), Z: 1}, threads: shaders.VectorThreads,
+		groups: metal.Size{X: groups, Y: blocks(w.x.rows, tile), Z: 1}, threads: shaders.VectorThreads,
 		work: 2 * float64(w.x.rows) * float64(w.x.cols) * float64(outputs),
 	})
 }

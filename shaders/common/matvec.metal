@@ -34,11 +34,12 @@ METAL_FUNC void matvec_rows(MatvecPart m, uint first, device const float *x, uin
 static_assert(VECTOR_TILE * VECTOR_OUTPUTS <= VECTOR_THREADS, "a thread writes one output");
 
 // y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for VECTOR_OUTPUTS
-// outputs of one of them and up to VECTOR_TILE rows; its simdgroups share the inputs. A row's sums do not depend on how
+// outputs of one of them and up to ROWS rows, one or VECTOR_TILE; its simdgroups share the inputs. A row's sums do not depend on how
 // many rows there are, nor an output's on the matrices beside its own.
 //
 //   y [rows, outputs], x [rows, inputs], data, scales, biases: W [outputs, inputs] as stored
 //   grid: x over the outputs of one matrix after the other, each in whole threadgroups, y over rows
+template <int ROWS>
 kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           device float *y [[buffer(LINEAR_Y)]],
                           device const float *x [[buffer(LINEAR_X)]],
@@ -60,7 +61,7 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[MATVEC_SIMDS * VECTOR_TILE * VECTOR_OUTPUTS];
+  threadgroup float partial[MATVEC_SIMDS * ROWS * VECTOR_OUTPUTS];
   uint block = group.x, which = 0;
   for (uint i = 0; i < 3; i++) {
     const uint blocks = (p.outputs[i] + VECTOR_OUTPUTS - 1) / VECTOR_OUTPUTS;
@@ -79,7 +80,8 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
   m.after = which == 0 ? p.after[0] : which == 1 ? p.after[1] : which == 2 ? p.after[2] : p.after[3];
   m.scale = which == 0 ? p.scale[0] : which == 1 ? p.scale[1] : which == 2 ? p.scale[2] : p.scale[3];
   m.gain = which == 0 ? p.gain[0] : which == 1 ? p.gain[1] : which == 2 ? p.gain[2] : p.gain[3];
-  const uint row = group.y * VECTOR_TILE, rows = min(uint(VECTOR_TILE), p.rows - row);
-  if (p.rows == 1) matvec_rows<1>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
-  else matvec_rows<VECTOR_TILE>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
+  const uint row = group.y * ROWS, rows = min(uint(ROWS), p.rows - row);
+  matvec_rows<ROWS>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
 }
+template [[host_name("linear_matvec_one")]] [[kernel]] decltype(linear_matvec<1>) linear_matvec<1>;
+template [[host_name("linear_matvec_few")]] [[kernel]] decltype(linear_matvec<VECTOR_TILE>) linear_matvec<VECTOR_TILE>;

@@ -73,28 +73,28 @@ METAL_FUNC void tile_stage_weights(threadgroup T *ws, StoredMatrix m, uint first
 // Adds the product of `inputs` staged inputs, rows of xs and of ws `stride` elements apart. Only the first row_blocks and
 // span_blocks blocks of eight hold anything. A device whose matrix unit takes more than eight inputs at a time has its
 // own form of it, which is more special than this one.
-template <typename T, int ROWS, int SPAN>
-METAL_FUNC void tile_products(thread simdgroup_float8x8 (&sums)[ROWS][SPAN], threadgroup const T *xs, threadgroup const T *ws, int stride,
-                              int inputs, int row_blocks, int span_blocks) {
-  if (row_blocks == ROWS && span_blocks == SPAN) { // the rule: no branch between products
+template <typename S, typename T>
+METAL_FUNC void tile_products(thread S &sums, threadgroup const T *xs, threadgroup const T *ws, int stride, int inputs, int row_blocks,
+                              int span_blocks) {
+  if (row_blocks == TILE_ROW_BLOCKS && span_blocks == TILE_SPAN_BLOCKS) { // the rule: no branch between products
     for (int k = 0; k < inputs; k += 8) {
-      simdgroup_matrix<T, 8, 8> a[ROWS], b[SPAN];
-      for (int i = 0; i < ROWS; i++) simdgroup_load(a[i], xs + i * 8 * stride + k, stride);
-      for (int j = 0; j < SPAN; j++) simdgroup_load(b[j], ws + j * 8 * stride + k, stride, ulong2(0), true);
-      for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < SPAN; j++) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+      simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
+      for (int i = 0; i < TILE_ROW_BLOCKS; i++) simdgroup_load(a[i], xs + i * 8 * stride + k, stride);
+      for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_load(b[j], ws + j * 8 * stride + k, stride, ulong2(0), true);
+      for (int i = 0; i < TILE_ROW_BLOCKS; i++)
+        for (int j = 0; j < TILE_SPAN_BLOCKS; j++) simdgroup_multiply_accumulate(sums.at[i][j], a[i], b[j], sums.at[i][j]);
     }
     return;
   }
   for (int k = 0; k < inputs; k += 8) {
-    simdgroup_matrix<T, 8, 8> a[ROWS], b[SPAN];
-    for (int i = 0; i < ROWS; i++)
+    simdgroup_matrix<T, 8, 8> a[TILE_ROW_BLOCKS], b[TILE_SPAN_BLOCKS];
+    for (int i = 0; i < TILE_ROW_BLOCKS; i++)
       if (i < row_blocks) simdgroup_load(a[i], xs + i * 8 * stride + k, stride);
-    for (int j = 0; j < SPAN; j++)
+    for (int j = 0; j < TILE_SPAN_BLOCKS; j++)
       if (j < span_blocks) simdgroup_load(b[j], ws + j * 8 * stride + k, stride, ulong2(0), true);
-    for (int i = 0; i < ROWS; i++)
-      for (int j = 0; j < SPAN; j++)
-        if (i < row_blocks && j < span_blocks) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+    for (int i = 0; i < TILE_ROW_BLOCKS; i++)
+      for (int j = 0; j < TILE_SPAN_BLOCKS; j++)
+        if (i < row_blocks && j < span_blocks) simdgroup_multiply_accumulate(sums.at[i][j], a[i], b[j], sums.at[i][j]);
   }
 }
 
@@ -102,7 +102,7 @@ METAL_FUNC void tile_products(thread simdgroup_float8x8 (&sums)[ROWS][SPAN], thr
 // span_blocks blocks of eight hold anything; both are the same for all lanes.
 template <typename T>
 METAL_FUNC void tile_multiply(thread TileSums &sums, threadgroup const T *xs, threadgroup const T *ws, int row_blocks, int span_blocks) {
-  tile_products(sums.at, xs, ws, int(TILE_STRIDE(T)), TILE_INPUTS, row_blocks, span_blocks);
+  tile_products(sums, xs, ws, int(TILE_STRIDE(T)), TILE_INPUTS, row_blocks, span_blocks);
 }
 
 // Writes the simdgroup's sums to y, whose element [0][0] is the first row and output of its span: `rows` rows of
