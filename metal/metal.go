@@ -88,6 +88,13 @@ type LocalMemory interface {
 	NewLocalBuffer(size int) (LocalBuffer, error)
 }
 
+// Copier is what a command buffer of a device with memory of its own may be besides: one that copies by engines of the
+// device for it, beside the kernels of other queues.
+type Copier interface {
+	// Copy copies n bytes between buffers, from offsets on, in the order of what is encoded; outside of an encoder.
+	Copy(to Buffer, offset int, from Buffer, at, n int)
+}
+
 // LocalBuffer is memory that the host has a copy of. Each call of Bytes brings over what the device has written since,
 // and what the host then writes goes back with the next committed work that binds the buffer. So the rules of Buffer
 // hold for the whole buffer instead of ranges, and Bytes must be called anew for each look or change.

@@ -78,8 +78,8 @@ func (c *chunks) close() error {
 // blockAlign is where a block may begin: a float4 may be its first member.
 const blockAlign = 16
 
-// gather copies the blocks of a command buffer to the device in one go, ordered on the stream, and sets each binding's
-// address.
+// gather copies the blocks of a command buffer that its launches don't carry to the device in one go, ordered on the
+// stream, and sets each binding's address.
 func (c *commands) gather(stream uintptr) error {
 	size := 0
 	c.eachBlock(func(b *binding) { size += (len(b.block) + blockAlign - 1) / blockAlign * blockAlign })
@@ -105,7 +105,7 @@ func (c *commands) eachBlock(visit func(*binding)) {
 	for i := range c.steps {
 		if x := c.steps[i].dispatch; x != nil {
 			for j := range x.bindings {
-				if x.bindings[j].block != nil {
+				if x.bindings[j].block != nil && !x.bindings[j].carried() {
 					visit(&x.bindings[j])
 				}
 			}

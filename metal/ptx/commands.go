@@ -11,13 +11,21 @@ import (
 	"lector/metal"
 )
 
-// step is one thing that a command buffer does: raise an event, wait for one, or dispatch.
+// step is one thing that a command buffer does: raise an event, wait for one, copy, or dispatch.
 type step struct {
 	encoder  string
 	event    *event
 	value    uint64
 	signal   bool
+	copy     *copying
 	dispatch *dispatch
+}
+
+// copying is n bytes on their way from one buffer to another.
+type copying struct {
+	to, from *buffer
+	at, of   uint64 // the device's addresses
+	n        int
 }
 
 // dispatch is one encoded dispatch: its arguments in the kernel's order.
@@ -30,12 +38,25 @@ type dispatch struct {
 }
 
 // binding is what one argument of a kernel is bound to: an address, of a buffer's memory or of a block that is copied
-// to the device with the others; or an offset in threadgroup memory.
+// to the device with the others; or an offset in threadgroup memory. A constant reference is a block of the launch
+// itself, which has the bytes where they fit, else their address.
 type binding struct {
 	buffer  *buffer
 	block   []byte
 	at      uint64
 	written bool
+	inside  *launchBlock
+}
+
+// launchBlock is a constant block as the kernels' headers declare it: an address, or zero and the bytes.
+type launchBlock struct {
+	at, _ uint64
+	bytes [240]byte
+}
+
+// carried says that the launch has the block's bytes, so that they need not be copied to the device: whole words.
+func (b *binding) carried() bool {
+	return b.inside != nil && b.buffer == nil && len(b.block) <= len(b.inside.bytes) && len(b.block)%4 == 0
 }
 
 // commands implements metal.CommandBuffer. Until Commit one goroutine writes it, then those of the queue, one after
@@ -111,6 +132,20 @@ func (c *commands) addEvent(e metal.SharedEvent, value uint64, signal bool) {
 	}
 	if c.writable("an event") {
 		c.steps = append(c.steps, step{event: own, value: value, signal: signal})
+	}
+}
+
+// Copy implements metal.Copier.
+func (c *commands) Copy(to metal.Buffer, offset int, from metal.Buffer, at, n int) {
+	x, ok := to.(*buffer)
+	y, same := from.(*buffer)
+	switch {
+	case !ok || !same || x.device != c.queue.device || y.device != c.queue.device:
+		c.misused("a copy between buffers of another device")
+	case n <= 0 || offset < 0 || at < 0 || offset > x.size-n || at > y.size-n:
+		c.misused("a copy of %d bytes from %d of a buffer of %d to %d of one of %d", n, at, y.size, offset, x.size)
+	case c.writable("a copy"):
+		c.steps = append(c.steps, step{copy: &copying{x, y, x.at + uint64(offset), y.at + uint64(at), n}})
 	}
 }
 

@@ -70,6 +70,7 @@ type driver struct {
 	hostAddress     func(p *uint64, host unsafe.Pointer, flags uint32) status
 	toDevice        func(to uint64, from unsafe.Pointer, n uint64) status
 	toHost          func(to unsafe.Pointer, from uint64, n uint64) status
+	copyAsync       func(to, from uint64, n uint64, stream uintptr) status
 	toDeviceAsync   func(to uint64, from unsafe.Pointer, n uint64, stream uintptr) status
 	set8            func(p uint64, v uint8, n uint64) status
 	moduleLoad      func(m *uintptr, image *byte, count uint32, options *int32, values *uintptr) status
@@ -86,6 +87,14 @@ type driver struct {
 	eventQuery      func(e uintptr) status
 	eventElapsed    func(ms *float32, from, to uintptr) status
 	eventDestroy    func(e uintptr) status
+	graphCreate     func(g *uintptr, flags uint32) status
+	graphAddKernel  func(node *uintptr, g uintptr, after *uintptr, n uint64, p *kernelNode) status
+	graphAfter      func(g uintptr, from, to *uintptr, edge *graphEdge, n uint64) status
+	graphMake       func(exec *uintptr, g uintptr, flags uint64) status
+	graphSetKernel  func(exec, node uintptr, p *kernelNode) status
+	graphLaunch     func(exec, stream uintptr) status
+	graphDestroy    func(g uintptr) status
+	graphExecEnd    func(exec uintptr) status
 	statusName      func(s status, text **byte) status
 	statusMeaning   func(s status, text **byte) status
 	launch          uintptr // called without reflection: it is on the path of every dispatch
@@ -99,11 +108,13 @@ func (d *driver) functions() map[string]any {
 		"cuDevicePrimaryCtxRetain": &d.contextRetain, "cuDevicePrimaryCtxRelease_v2": &d.contextRelease, "cuCtxSetCurrent": &d.contextSet,
 		"cuMemGetInfo_v2": &d.memoryInfo, "cuMemAlloc_v2": &d.alloc, "cuMemFree_v2": &d.free,
 		"cuMemHostRegister_v2": &d.hostRegister, "cuMemHostUnregister": &d.hostUnregister, "cuMemHostGetDevicePointer_v2": &d.hostAddress,
-		"cuMemcpyHtoD_v2": &d.toDevice, "cuMemcpyDtoH_v2": &d.toHost, "cuMemcpyHtoDAsync_v2": &d.toDeviceAsync, "cuMemsetD8_v2": &d.set8,
+		"cuMemcpyAsync": &d.copyAsync, "cuMemcpyHtoD_v2": &d.toDevice, "cuMemcpyDtoH_v2": &d.toHost, "cuMemcpyHtoDAsync_v2": &d.toDeviceAsync, "cuMemsetD8_v2": &d.set8,
 		"cuModuleLoadDataEx": &d.moduleLoad, "cuModuleUnload": &d.moduleUnload, "cuModuleGetFunction": &d.moduleFunction, "cuFuncGetAttribute": &d.functionGet,
 		"cuStreamCreate": &d.streamCreate, "cuStreamDestroy_v2": &d.streamDestroy, "cuStreamSynchronize": &d.streamSync, "cuStreamWaitEvent": &d.streamWait,
 		"cuEventCreate": &d.eventCreate, "cuEventRecord": &d.eventRecord, "cuEventSynchronize": &d.eventSync, "cuEventQuery": &d.eventQuery,
 		"cuEventElapsedTime": &d.eventElapsed, "cuEventDestroy_v2": &d.eventDestroy,
+		"cuGraphCreate": &d.graphCreate, "cuGraphAddKernelNode": &d.graphAddKernel, "cuGraphAddDependencies_v2": &d.graphAfter, "cuGraphInstantiateWithFlags": &d.graphMake,
+		"cuGraphExecKernelNodeSetParams": &d.graphSetKernel, "cuGraphLaunch": &d.graphLaunch, "cuGraphDestroy": &d.graphDestroy, "cuGraphExecDestroy": &d.graphExecEnd,
 		"cuGetErrorName": &d.statusName, "cuGetErrorString": &d.statusMeaning,
 	}
 }

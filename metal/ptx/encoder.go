@@ -132,6 +132,12 @@ func (e *encoder) bind(x *dispatch, a msl.Argument) bool {
 			return false
 		}
 		b.written = !a.Const
+		if a.Kind == msl.KindReference && a.Const {
+			b.inside = &launchBlock{}
+			if b.carried() {
+				copy(b.inside.bytes[:], b.block)
+			}
+		}
 		x.bindings = append(x.bindings, b)
 	}
 	return true

@@ -73,7 +73,9 @@ type queue struct {
 	done      chan struct{} // closed when both goroutines have ended
 	committed line[*commands]
 	underway  line[landing]
-	call      launchCall // of the goroutine that submits
+	call      launchCall // of the goroutine that submits, as what follows
+	graphs    graphs
+	told      []uint64
 }
 
 // landing is a point of the stream that something happens at: an event is raised, or a command buffer ends.
@@ -117,7 +119,7 @@ func (q *queue) submitAll() {
 // events are still raised, so that nobody waits for them in vain.
 func (q *queue) submit(c *commands) {
 	c.failed(c.gather(q.stream), "")
-	for i := range c.steps {
+	for i := 0; i < len(c.steps); i++ {
 		s := &c.steps[i]
 		switch {
 		case s.signal:
@@ -131,15 +133,34 @@ func (q *queue) submit(c *commands) {
 		case s.event != nil:
 			q.pause(c)
 			c.failed(s.event.await(s.value, q.stream, q.quit), "")
+		case s.copy != nil:
+			c.failed(q.begin(c), "")
+			c.failed(q.copy(s.copy), "")
 		default:
-			c.failed(q.begin(c), s.encoder)
-			if c.err == nil {
-				c.failed(q.dispatch(s.dispatch), s.encoder)
-			}
+			n := run(c.steps[i:])
+			q.launch(c, c.steps[i:i+n])
+			i += n - 1
 		}
 	}
 	q.pause(c)
 	q.underway.put(landing{commands: c, mark: q.mark(c)})
+}
+
+// launch hands a run of dispatches over: as a graph, or one by one up to the first error.
+func (q *queue) launch(c *commands, steps []step) {
+	c.failed(q.begin(c), steps[0].encoder)
+	if c.err != nil {
+		return
+	}
+	if done, err := q.graphed(steps); done || err != nil {
+		c.failed(err, steps[0].encoder)
+		return
+	}
+	for i := range steps {
+		if c.err == nil {
+			c.failed(q.dispatch(steps[i].dispatch), steps[i].encoder)
+		}
+	}
 }
 
 // mark records the driver's event at the end of the stream as it is now; 0 after an error.
@@ -182,27 +203,50 @@ func (q *queue) tick(c *commands) error {
 	return q.device.driver.check("record a time", q.device.driver.eventRecord(e, q.stream))
 }
 
+// copy moves bytes by the device's engines for it.
+func (q *queue) copy(x *copying) error {
+	if err := errors.Join(x.from.bound(q.stream, false), x.to.bound(q.stream, true)); err != nil {
+		return err
+	}
+	return q.device.noted(q.device.driver.check("copy", q.device.driver.copyAsync(x.at, x.of, uint64(x.n), q.stream)))
+}
+
 // launchCall is what a launch points the driver at. It is part of the queue, which does not move.
 type launchCall struct {
 	values   [64]uint64
 	pointers [64]uintptr
+	node     kernelNode
+}
+
+// argument points the driver at what an argument is bound to.
+func (c *launchCall) argument(i int, b *binding) {
+	if b.inside != nil {
+		if !b.carried() {
+			b.inside.at = b.at
+		}
+		c.pointers[i] = uintptr(unsafe.Pointer(b.inside)) // the command buffer holds it
+		return
+	}
+	c.values[i] = b.at
+	c.pointers[i] = uintptr(unsafe.Pointer(&c.values[i]))
 }
 
 // dispatch launches one kernel.
 func (q *queue) dispatch(x *dispatch) error {
-	for i, b := range x.bindings {
+	for i := range x.bindings {
+		b := &x.bindings[i]
 		if b.buffer != nil {
 			if err := b.buffer.bound(q.stream, b.written); err != nil {
 				return err
 			}
 		}
-		q.call.values[i] = b.at
-		q.call.pointers[i] = uintptr(unsafe.Pointer(&q.call.values[i]))
+		q.call.argument(i, b)
 	}
 	g, t := x.groups, x.threads
 	r, _, _ := purego.SyscallN(q.device.driver.launch, x.pipeline.function, uintptr(g.X), uintptr(g.Y), uintptr(g.Z),
 		uintptr(t.X), uintptr(t.Y), uintptr(t.Z), uintptr(x.memory), q.stream, uintptr(unsafe.Pointer(&q.call.pointers[0])), 0)
 	runtime.KeepAlive(q)
+	runtime.KeepAlive(x)
 	s := status(int32(r))
 	if s == statusOK && q.device.options.Careful {
 		s = q.device.driver.streamSync(q.stream)
@@ -294,7 +338,9 @@ func (q *queue) Close() error {
 		close(q.quit)
 		<-q.done
 		d := q.device
-		err := d.do(func() error { return d.driver.check("close a stream", d.driver.streamDestroy(q.stream)) })
+		err := d.do(func() error {
+			return errors.Join(q.graphs.close(d), d.driver.check("close a stream", d.driver.streamDestroy(q.stream)))
+		})
 		if d.lost.Load() != nil || errors.Is(err, ErrLost) {
 			return nil
 		}

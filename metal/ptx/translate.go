@@ -220,7 +220,8 @@ func (t *translator) clang(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// launchers writes one entry a kernel: 64 bits for each buffer and threadgroup argument, in the kernel's order.
+// launchers writes one entry a kernel: 64 bits for each buffer and threadgroup argument and a block for each constant
+// reference, in the kernel's order.
 func launchers(u *msl.Unit) string {
 	var b strings.Builder
 	b.WriteString("\n#line 1 \"launchers\"\n")
@@ -236,12 +237,13 @@ func launchers(u *msl.Unit) string {
 				parameters = append(parameters, "void *"+name)
 				values = append(values, "::metal::impl::pointer_to{"+name+"}")
 			case msl.KindReference:
-				parameters = append(parameters, "void *"+name)
-				binder := "reference_to{"
 				if a.Const {
-					binder = "constant_reference{"
+					parameters = append(parameters, "::metal::impl::block "+name)
+					values = append(values, "::metal::impl::constant_reference{"+name+"}")
+					break
 				}
-				values = append(values, "::metal::impl::"+binder+name+"}")
+				parameters = append(parameters, "void *"+name)
+				values = append(values, "::metal::impl::reference_to{"+name+"}")
 			case msl.KindBuiltin:
 				value := "32u"
 				if a.Builtin != "width" {
@@ -250,7 +252,7 @@ func launchers(u *msl.Unit) string {
 				values = append(values, value)
 			}
 		}
-		fmt.Fprintf(&b, "extern \"C\" __attribute__((nvptx_kernel)) void %s%s(%s) { %s(%s); }\n",
+		fmt.Fprintf(&b, "extern \"C\" __attribute__((nvptx_kernel)) void %s%s(%s) { ::metal::impl::enter(); %s(%s); }\n",
 			msl.LauncherPrefix, k.Name, strings.Join(parameters, ", "), k.Call, strings.Join(values, ", "))
 	}
 	return b.String()

@@ -152,8 +152,9 @@ MSL_FN void multiply_tile(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *ro
 // The kernels' products of staged tiles, for halves: more special than their own, so it is taken. Rows of both tiles
 // begin at multiples of 16 bytes. Sixteen rows and inputs go at a time, of those that are not there the sums are
 // nobody's: xs is staged whole, and an output's sums depend on its own column of ws alone.
+namespace impl {
 template <int ROWS, int SPAN>
-MSL_FN void tile_products(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *xs, const half *ws, int stride, int inputs, int row_blocks, int span_blocks) {
+MSL_FN void multiply_tile(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *xs, const half *ws, int stride, int inputs, int row_blocks, int span_blocks) {
   static_assert(ROWS % 2 == 0 && SPAN % 2 == 0, "blocks are taken in pairs");
   const int lane = impl::lane();
   const half *rows = xs + (lane & 15) * stride + (lane >> 4) * 8;
@@ -162,6 +163,11 @@ MSL_FN void tile_products(simdgroup_float8x8 (&sums)[ROWS][SPAN], const half *xs
     for (int j = 0; j < SPAN; j++) sums[i][j].thread_elements();
   if (row_blocks == ROWS && span_blocks == SPAN) impl::multiply_tile<true>(sums, rows, outputs, stride, inputs, row_blocks, span_blocks);
   else impl::multiply_tile<false>(sums, rows, outputs, stride, inputs, row_blocks, span_blocks);
+}
+} // namespace impl
+template <class S>
+MSL_FN void tile_products(S &sums, const half *xs, const half *ws, int stride, int inputs, int row_blocks, int span_blocks) {
+  impl::multiply_tile(sums.at, xs, ws, stride, inputs, row_blocks, span_blocks);
 }
 template <class D, class A, class B>
 MSL_FN void simdgroup_multiply(simdgroup_matrix<D, 8, 8> &d, const simdgroup_matrix<A, 8, 8> &a, const simdgroup_matrix<B, 8, 8> &b) {

@@ -58,14 +58,35 @@ struct reference_to {
   void *p;
   template <class T> MSL_FN operator T &() const { return *(T *)p; }
 };
+// The kernels before this one have ended, and the next one may take its place on the device: it waits here in turn.
+MSL_FN void enter() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// A constant block as a launch hands it over: the bytes themselves where they fit, else where they are.
+struct block {
+  const void *at; // null: the bytes are here
+  ulong unused;
+  alignas(16) uint words[60];
+};
 // What a kernel cannot write is read once into registers: otherwise every store might have changed it.
 struct constant_reference {
-  const void *p;
+  const block &b;
   alignas(16) char copy[512];
-  MSL_FN explicit constant_reference(const void *at) : p(at) {}
+  MSL_FN explicit constant_reference(const block &from) : b(from) {}
   template <class T> MSL_FN operator T &() {
-    if constexpr (sizeof(T) > sizeof(copy)) return *(T *)p;
-    __builtin_memcpy(copy, p, sizeof(T));
+    if constexpr (sizeof(T) > sizeof(b.words) || sizeof(T) % 4 != 0) {
+      if constexpr (sizeof(T) > sizeof(copy)) return *(T *)b.at;
+      __builtin_memcpy(copy, b.at ? b.at : b.words, sizeof(T));
+    } else {
+      // The two ways to a word are kept apart: one pointer for both would put the block into memory.
+      for (uint i = 0; i < sizeof(T) / 4; i++) {
+        uint word = b.words[i];
+        if (b.at) asm("ld.global.u32 %0, [%1];" : "=r"(word) : "l"((const uint *)b.at + i));
+        ((uint *)copy)[i] = word;
+      }
+    }
     return *(T *)copy;
   }
 };

@@ -45,6 +45,16 @@ kernel void device_exchange(device uint *x [[buffer(0)]], threadgroup uint *firs
   x[i] = first[n - 1 - i] + second[i ^ 1];
 }
 
+// to[i] = 3 from[n-1-i] + add: what other threadgroups of the dispatch before have written.
+struct TurnParams {
+  uint add;
+  uint n;
+};
+kernel void device_turn(device uint *to [[buffer(0)]], device const uint *from [[buffer(1)]], constant TurnParams &p [[buffer(2)]],
+                        uint i [[thread_position_in_grid]]) {
+  if (i < p.n) to[i] = 3 * from[p.n - 1 - i] + p.add;
+}
+
 // What lanes tell each other: 16 words a lane.
 kernel void device_lanes(device uint *out [[buffer(0)]], uint lane [[thread_index_in_simdgroup]]) {
   device uint *o = out + lane * 16;
