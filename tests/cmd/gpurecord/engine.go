@@ -13,8 +13,6 @@ import (
 	"lector/engine/gpu"
 	"lector/engine/qwen4exp"
 	"lector/engine/weights"
-	"lector/engine/weights/pack"
-	"lector/engine/weights/synth"
 	"lector/metal"
 )
 
@@ -26,52 +24,54 @@ const (
 	decodeAt = 4096
 )
 
-// engineFigures are the rates of prefill and decode; busy and memory are what the device was measured to do.
-func engineFigures(ctx context.Context, d metal.Device, memory float64, profileTo string) (figures []figure, err error) {
-	folder, err := os.MkdirTemp("", "lector-mid-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	store, err := packed(ctx, folder, synth.Options{Preset: "mid", Seed: 1}, pack.Settings{Bits: 4, ExpertsBits: 4, Group: 64})
-	if err != nil {
-		return nil, err
-	}
-	c, err := weights.Open(store)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	for _, memory := range []struct {
-		name  string
-		bytes func(least int64) int
-	}{
-		{"resident", func(int64) int { return 0 }},
-		{"streamed", func(least int64) int { return int(least) + 256<<20 }},
-	} {
-		err := onDevice(d, func(be *gpu.Backend) error {
-			least, err := leastOf(c, be)
-			if err != nil {
+// limits are what the device was measured to do in the same run, in GB/s.
+type limits struct{ memory, hostCopy float64 }
+
+// engineFigures are the rates of prefill and decode.
+func engineFigures(ctx context.Context, d metal.Device, l limits, profileTo string) (figures []figure, err error) {
+	err = withStore(ctx, decoded("mid"), func(c *weights.Checkpoint) error {
+		for _, experts := range []string{"resident", "streamed"} {
+			err := onDevice(d, func(be *gpu.Backend) error {
+				found, err := midFigures(ctx, c, be, midRun{experts, l, profileTo})
+				figures = append(figures, found...)
 				return err
-			}
-			e, err := qwen4exp.Open(c, be, qwen4exp.Options{Tokenizer: "none", Memory: memory.bytes(least)})
+			})
 			if err != nil {
-				return err
+				return fmt.Errorf("mid, experts %s: %w", experts, err)
 			}
-			found, err := rates(ctx, e, c, memory.name, profileTo)
-			figures = append(figures, found...)
-			return errors.Join(err, e.Close())
-		})
+		}
+		return nil
+	})
+	if err != nil {
+		return figures, err
+	}
+	found, err := timeOptions{tokens: 64}.decode(ctx, d, "wide", l.memory)
+	return append(figures, found...), err
+}
+
+// midRun is how mid is measured.
+type midRun struct {
+	experts string // resident or streamed
+	limits
+	profile string
+}
+
+// midFigures measures mid with all experts on the device, or with less memory than they take.
+func midFigures(ctx context.Context, c *weights.Checkpoint, be *gpu.Backend, m midRun) ([]figure, error) {
+	memory := 0
+	if m.experts == "streamed" {
+		least, err := leastOf(c, be)
 		if err != nil {
-			return figures, fmt.Errorf("mid, experts %s: %w", memory.name, err)
+			return nil, err
 		}
+		memory = int(least) + 256<<20
 	}
-	for i := range figures { // the share of a limit of the same run
-		if f := &figures[i]; f.unit == "GB/s" {
-			f.note += fmt.Sprintf("; %.1f %% of a copy within device memory", 100*f.value/memory)
-		}
+	e, err := qwen4exp.Open(c, be, qwen4exp.Options{Tokenizer: "none", Memory: memory})
+	if err != nil {
+		return nil, err
 	}
-	return figures, nil
+	found, err := rates(ctx, e, be, runnerOf(e, c), m)
+	return found, errors.Join(err, e.Close())
 }
 
 func leastOf(c *weights.Checkpoint, be *gpu.Backend) (int64, error) {
@@ -84,11 +84,7 @@ func leastOf(c *weights.Checkpoint, be *gpu.Backend) (int64, error) {
 }
 
 // rates measures one engine.
-func rates(ctx context.Context, e *qwen4exp.Engine, c *weights.Checkpoint, experts, profileTo string) ([]figure, error) {
-	r := &bench.Runner{
-		Engine: e, Config: c.Config(), Stored: bench.StoredOf(c), Seed: 1, Repeat: 3,
-		Note: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
-	}
+func rates(ctx context.Context, e *qwen4exp.Engine, be *gpu.Backend, r *bench.Runner, m midRun) ([]figure, error) {
 	if err := r.Warm(ctx); err != nil {
 		return nil, err
 	}
@@ -97,9 +93,9 @@ func rates(ctx context.Context, e *qwen4exp.Engine, c *weights.Checkpoint, exper
 	if err != nil {
 		return nil, err
 	}
-	figures := []figure{prefillFigure("prefill of mid, experts "+experts, rows[0])}
-	if experts != "resident" {
-		return figures, nil
+	figures := []figure{prefillFigure("prefill of mid, experts "+m.experts, rows[0])}
+	if m.experts != "resident" {
+		return append(figures, streamFigure(rows[0], m.hostCopy)), nil
 	}
 	rows, err = r.At(ctx, []int{nearTo, farOut}, bench.StateOptions{Chunk: size, Synthetic: true})
 	if err != nil {
@@ -110,20 +106,17 @@ func rates(ctx context.Context, e *qwen4exp.Engine, c *weights.Checkpoint, exper
 	}
 	far := &figures[len(figures)-1]
 	far.note += fmt.Sprintf("; %.0f %% of the rate at %d", 100*rows[1].Median()/rows[0].Median(), nearTo)
-	stop, err := profiled(profileTo)
-	if err != nil {
-		return figures, err
-	}
-	rows, err = r.Decode(ctx, bench.DecodeOptions{Positions: []int{decodeAt}, Drafts: []int{0}, Tokens: 64, StateOptions: bench.StateOptions{Chunk: size, Synthetic: true}})
-	if err := errors.Join(err, stop()); err != nil {
-		return figures, err
-	}
-	row := rows[0]
-	fmt.Fprintf(os.Stderr, "decode: %+v\n", row.Sum())
-	return append(figures,
-		figure{"decode of mid", row.Median(), "tokens/s", fmt.Sprintf("at %d tokens, no drafts", decodeAt)},
-		figure{"decode of mid, bytes that it must read", row.BytesPerSecond() / 1e9, "GB/s", fmt.Sprintf("%.1f MB a token", float64(row.Reads.Total())/float64(max(row.Steps, 1))/1e6)},
-	), nil
+	found, err := decodeFigures(ctx, decodeRun{name: "mid", engine: e, backend: be, runner: r, tokens: 64, memory: m.memory, profile: m.profile})
+	return append(figures, found...), err
+}
+
+// streamFigure is the rate at which records came to the device, and its share of the copy engine's.
+func streamFigure(row bench.Row, hostCopy float64) figure {
+	s := row.Sum()
+	rate := float64(s.RecordBytes) / s.Seconds / 1e9
+	busy := s.Delta + s.Attention + s.Experts + s.MTP
+	return figure{"records of mid, experts streamed", rate, "GB/s", fmt.Sprintf(
+		"from the host's memory; %.1f %% of a copy of host memory to the device; in the blocks the device works %.0f %% of the time", 100*rate/hostCopy, 100*busy/s.Seconds)}
 }
 
 // profiled profiles the host until stop is called; nothing where folder is empty.
@@ -159,10 +152,10 @@ func prefillFigure(name string, row bench.Row) figure {
 		float64(s.RecordBytes)/float64(max(1, s.Tokens))*float64(row.Chunk)/1e6)}
 }
 
-// copyRate is the rate of a copy within device memory, as it was measured.
-func copyRate(figures []figure) float64 {
+// rateOf is a figure's value, as it was measured.
+func rateOf(figures []figure, name string) float64 {
 	for _, f := range figures {
-		if f.name == copyFigure {
+		if f.name == name {
 			return f.value
 		}
 	}

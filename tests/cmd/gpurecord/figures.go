@@ -310,7 +310,7 @@ func half(bits uint16) float64 {
 	return float64(math.Float32frombits(uint32(bits)&0x8000<<16 | (uint32(bits)&0x7fff+112<<10)<<13))
 }
 
-// encodeFew binds the operands of linear_matvec: this matrix, and no others.
+// encodeFew binds the operands of linear_matvec_one: this matrix, and no others.
 func (o *operands) encodeFew(e metal.Encoder, p metal.Pipeline) {
 	o.encode(e, p)
 	params := shaders.MatvecParams{Rows: o.params.Rows, Inputs: o.params.Inputs, Outputs: [4]uint32{o.params.Outputs}}
@@ -401,7 +401,7 @@ func vectorFigures(l *lease) ([]figure, error) {
 		if err != nil {
 			return figures, err
 		}
-		p, err := l.pipeline(s, "linear_matvec", o.constants...)
+		p, err := l.pipeline(s, "linear_matvec_one", o.constants...)
 		if err != nil {
 			return figures, err
 		}

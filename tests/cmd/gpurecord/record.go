@@ -36,7 +36,7 @@ func run(o runOptions) error {
 	if o.profile {
 		profileTo = o.out
 	}
-	found, err := engineFigures(ctx, d, copyRate(figures), profileTo)
+	found, err := engineFigures(ctx, d, limits{rateOf(figures, copyFigure), rateOf(figures, hostCopyFigure)}, profileTo)
 	figures, measured = append(figures, found...), errors.Join(measured, err)
 	claims := checks(ctx, d, withoutBarrier)
 	if err := d.Close(); err != nil {
@@ -89,7 +89,7 @@ func sanitized(o runOptions) []*outcome {
 	var all []*outcome
 	for _, tool := range []string{"memcheck", "racecheck"} {
 		s := suites()[0]
-		s.args = []string{"-test.run=TestConformance|TestMatrices|TestLanes|TestThreadgroupArguments"}
+		s.args = []string{"-test.run=TestConformance|TestMatrices|TestLanes|TestThreadgroupArguments|TestRunsThatComeAgain|TestCopies"}
 		all = append(all, s.run(o.from, o.limit, path, "--tool", tool, "--error-exitcode", "9"))
 	}
 	return all

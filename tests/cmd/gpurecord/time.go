@@ -33,7 +33,7 @@ func timeFlags(args []string) error {
 	var o timeOptions
 	flags := flag.NewFlagSet("time", flag.ContinueOnError)
 	flags.BoolVar(&o.kernels, "kernels", true, "figures of single kernels")
-	flags.StringVar(&o.models, "models", "mid", "models to decode, with commas: mid, wide")
+	flags.StringVar(&o.models, "models", "mid", "what to measure, with commas: decode of mid or wide, or streamed, the prefill of mid from the host's memory")
 	flags.IntVar(&o.tokens, "tokens", 64, "tokens to decode")
 	flags.StringVar(&o.profile, "profile", "", "folder for profiles of the host while it decodes")
 	if err := flags.Parse(args); err != nil {
@@ -59,16 +59,31 @@ func (o timeOptions) run(ctx context.Context, w io.Writer) error {
 		}
 		errs = append(errs, err)
 	}
-	memory := 0.0
+	var l limits
 	if o.kernels {
 		figures, err := measure(d)
-		memory = copyRate(figures)
+		l = limits{rateOf(figures, copyFigure), rateOf(figures, hostCopyFigure)}
 		show(figures, err)
 	}
 	for _, name := range strings.FieldsFunc(o.models, func(r rune) bool { return r == ',' }) {
-		show(o.decode(ctx, d, name, memory))
+		if name == "streamed" {
+			show(o.streamed(ctx, d, l))
+			continue
+		}
+		show(o.decode(ctx, d, name, l.memory))
 	}
 	return errors.Join(append(errs, d.Close())...)
+}
+
+// streamed measures the prefill of mid with less memory than its experts take.
+func (o timeOptions) streamed(ctx context.Context, d metal.Device, l limits) (figures []figure, err error) {
+	err = withStore(ctx, decoded("mid"), func(c *weights.Checkpoint) error {
+		return onDevice(d, func(be *gpu.Backend) (err error) {
+			figures, err = midFigures(ctx, c, be, midRun{"streamed", l, o.profile})
+			return err
+		})
+	})
+	return figures, err
 }
 
 // decode measures a model's decode alone.
@@ -150,14 +165,17 @@ func decodeFigures(ctx context.Context, d decodeRun) ([]figure, error) {
 	if _, err := d.runner.Prefill(ctx, []int{2 * size}, []int{size}); err != nil { // so that all experts are there
 		return nil, err
 	}
+	decode := bench.DecodeOptions{Positions: []int{decodeAt}, Drafts: []int{0}, Tokens: 4, StateOptions: bench.StateOptions{Chunk: size, Synthetic: true}}
+	if _, err := d.runner.Decode(ctx, decode); err != nil { // so that all kernels are compiled
+		return nil, err
+	}
+	decode.Tokens = d.tokens
 	stop, err := profiled(d.profile)
 	if err != nil {
 		return nil, err
 	}
 	before := d.backend.Dispatches()
-	rows, err := d.runner.Decode(ctx, bench.DecodeOptions{
-		Positions: []int{decodeAt}, Drafts: []int{0}, Tokens: d.tokens, StateOptions: bench.StateOptions{Chunk: size, Synthetic: true},
-	})
+	rows, err := d.runner.Decode(ctx, decode)
 	if err := errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
