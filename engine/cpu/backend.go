@@ -46,6 +46,7 @@ type Backend struct {
 	ropes     ropeTables
 	taps      tapTables
 	lookbacks lookbacks
+	cuts      sync.Pool // of *pieces
 	held      sync.Pool // of *outputs, which a call of RunExperts holds
 
 	failed sync.Mutex

@@ -11,9 +11,9 @@ const readRows = 64
 
 var _ ops.StreamReader = (*Backend)(nil)
 
-// ReadsStreams says that the rows are enough to decode all weights once for each item of work.
+// ReadsStreams says that the rows are enough to decode all weights once for each item of work, or few.
 func (b *Backend) ReadsStreams(rows int) bool {
-	return b.class == Blocked && rows >= readRows*b.workers
+	return b.class == Blocked && rows >= readRows*b.workers || b.TakesFew(rows)
 }
 
 // ReadStreams carries out a read, some rows at a time.
@@ -29,6 +29,10 @@ func (b *Backend) ReadStreams(r ops.StreamRead) {
 	}
 	if !r.Y.Empty() || r.Inject.Data != nil {
 		fit(r.Inj.Rows == r.Wide.Rows && r.Inj.Cols == n, "ReadStreams", r.Inj, r.Wide)
+	}
+	if b.TakesFew(r.X.Rows) {
+		b.readFew(r, n)
+		return
 	}
 	rows := min(readRows, (r.X.Rows+2*b.workers-1)/(2*b.workers))
 	b.parallel((r.X.Rows+rows-1)/rows, 1, func(s *scratch, from, to int) {
@@ -85,17 +89,27 @@ func (r *streamRead) norm(z *rows) {
 // mix computes x, some columns of every stream at a time: what Up gives is used up at once.
 func (r *streamRead) mix(low, z *rows) {
 	h, call := r.in.X.Cols, r.newCall()
-	x := all(r.in.X).span(r.first, r.first+r.rows)
 	for c := 0; c < h; c += mixColumns {
-		n := min(mixColumns, h-c)
-		u := rows{data: floats(&r.s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
-		for g := range r.n {
-			product{y: u.span(g*r.rows, (g+1)*r.rows), x: *low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: call}.run(r.s)
-		}
-		for i := range r.rows {
-			from := fma.Rows{Data: z.at(i)[c:], Step: h}
-			r.s.vector.mixStreams(x.at(i)[c:c+n], fma.Rows{Data: u.data[i*n:], Step: r.rows * n}, from, r.n)
-		}
+		r.mixColumns(columnsOf{low, z, call}, c, min(mixColumns, h-c))
+	}
+}
+
+// columnsOf is what columns of x are made of: Up's inputs and the streams, within one call.
+type columnsOf struct {
+	low, z *rows
+	call   int
+}
+
+// mixColumns computes n columns of x from c on.
+func (r *streamRead) mixColumns(in columnsOf, c, n int) {
+	h, x := r.in.X.Cols, all(r.in.X).span(r.first, r.first+r.rows)
+	u := rows{data: floats(&r.s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
+	for g := range r.n {
+		product{y: u.span(g*r.rows, (g+1)*r.rows), x: *in.low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: in.call}.run(r.s)
+	}
+	for i := range r.rows {
+		from := fma.Rows{Data: in.z.at(i)[c:], Step: h}
+		r.s.vector.mixStreams(x.at(i)[c:c+n], fma.Rows{Data: u.data[i*n:], Step: r.rows * n}, from, r.n)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // A read in one operation gives the bits of the single operations, however it is cut, with and without an injection.
 func TestReadStreamsIsTheSingleOperations(t *testing.T) {
 	src := newSource(91)
-	for _, s := range []struct{ rows, n, h, low int }{{9, 4, 160, 33}, {70, 2, 64, 16}, {1, 3, 40, 8}, {130, 4, 32, 32}} {
+	for _, s := range []struct{ rows, n, h, low int }{{9, 4, 160, 33}, {70, 2, 64, 16}, {1, 3, 40, 8}, {4, 4, 160, 70}, {130, 4, 32, 32}} {
 		for _, inject := range []bool{true, false} {
 			wide := s.n * s.h
 			down, up := plainMatrix(src, s.low, wide, ops.BF16), plainMatrix(src, wide, s.low, ops.BF16)

@@ -8,12 +8,15 @@ const unitEps = 1e-6
 // UnitHeads: in place on heads h of x: x * rsqrt(sum x² + 1e-6) * scale. The factor is rounded once.
 func (b *Backend) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) {
 	fit(h.Within(x), "UnitHeads", x)
-	b.eachHead(x, h, func(head []float32) {
-		r := float32(float64(scale) * rsqrt(b.sumProducts(head, head)+unitEps))
-		for i, v := range head {
-			head[i] = v * r
-		}
-	})
+	b.eachHead(x, h, func(head []float32) { b.unitHead(head, scale) })
+}
+
+// unitHead is UnitHeads of one head.
+func (b *Backend) unitHead(head []float32, scale float32) {
+	r := float32(float64(scale) * rsqrt(b.sumProducts(head, head)+unitEps))
+	for i, v := range head {
+		head[i] = v * r
+	}
 }
 
 // DeltaGates: g = exp(-exp(A_log) * softplus(a + dt_bias)) in float64, rounded once; beta = sigmoid(b).
@@ -27,10 +30,14 @@ func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) 
 	b.parallel(len(gs), grain(100), func(_ *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			j := i % g.Cols
-			decay, gate := exp64(-float64(rate[j]*softplus(float64(as[i])+float64(dtBias[j])))), sigmoid(bs[i])
-			gs[i], betas[i] = float32(decay), gate
+			gs[i], betas[i] = deltaGate(as[i], bs[i], rate[j], dtBias[j])
 		}
 	})
+}
+
+// deltaGate is one g and beta of DeltaGates, given exp(A_log).
+func deltaGate(a, b float32, rate float64, dtBias float32) (g, beta float32) {
+	return float32(exp64(-float64(rate * softplus(float64(a)+float64(dtBias))))), sigmoid(b)
 }
 
 // deltaColumns is how many columns of a state one item of work carries through all rows: columns never meet, and
@@ -61,10 +68,12 @@ type deltaScan struct {
 func (d *deltaScan) columns(w *scratch, j, from, to int) {
 	n := to - from
 	state := d.state[j*d.Dk*d.Dv : (j+1)*d.Dk*d.Dv]
-	s := floats(&w.values, d.Dk*n)
-	delta := floats(&w.more, n)
-	for i := range d.Dk {
-		copy(s[i*n:(i+1)*n], state[i*d.Dv+from:])
+	delta, s, whole := floats(&w.more, n), state, n == d.Dv
+	if !whole { // else all columns are side by side where they stand
+		s = floats(&w.values, d.Dk*n)
+		for i := range d.Dk {
+			copy(s[i*n:(i+1)*n], state[i*d.Dv+from:])
+		}
 	}
 	key, value := j/(d.Hv/d.Hk)*d.Dk, 2*d.Hk*d.Dk+j*d.Dv
 	for r := range d.qkv.n {
@@ -79,7 +88,9 @@ func (d *deltaScan) columns(w *scratch, j, from, to int) {
 		w.vector.updateAndRead(s, o, delta, k, q)
 	}
 	for i := range d.Dk {
-		copy(state[i*d.Dv+from:], s[i*n:(i+1)*n])
+		if !whole {
+			copy(state[i*d.Dv+from:], s[i*n:(i+1)*n])
+		}
 	}
 }
 
@@ -152,19 +163,28 @@ func (b *Backend) GatedNorm(o, z ops.Tensor, w []float32, eps float32, useSiLU b
 	fit(ops.Same(o, z) && len(w) > 0 && o.Cols%len(w) == 0, "GatedNorm", o, z)
 	out, gates, dv := o.Floats(), z.Floats(), len(w)
 	b.parallel(o.Rows*(o.Cols/dv), grain(16*dv), func(s *scratch, from, to int) {
-		gate := floats(&s.values, dv)
 		for i := from; i < to; i++ {
-			head := out[i*dv : (i+1)*dv]
-			b.rmsNorm(head, head, w, eps)
-			copy(gate, gates[i*dv:(i+1)*dv])
-			if useSiLU {
-				s.vector.silu(gate, 1)
-			} else {
-				s.vector.sigmoid(gate, 1, 1)
-			}
-			for c, v := range gate {
-				head[c] *= v
-			}
+			b.gatedNorm(s, out[i*dv:(i+1)*dv], gates[i*dv:(i+1)*dv], w, normGate{eps, useSiLU})
 		}
 	})
+}
+
+type normGate struct {
+	eps  float32
+	silu bool
+}
+
+// gatedNorm is GatedNorm of one head.
+func (b *Backend) gatedNorm(s *scratch, head, z, w []float32, g normGate) {
+	b.rmsNorm(head, head, w, g.eps)
+	gate := floats(&s.values, len(head))
+	copy(gate, z)
+	if g.silu {
+		s.vector.silu(gate, 1)
+	} else {
+		s.vector.sigmoid(gate, 1, 1)
+	}
+	for c, v := range gate {
+		head[c] *= v
+	}
 }

@@ -18,22 +18,27 @@ const (
 func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Usage {
 	fit(ops.Same(y, x), "RunExperts", y, x)
 	run := expertRun{Backend: b, experts: e, route: t}
-	if e.Records != nil {
+	return run.all(y, x)
+}
+
+// all runs all rows.
+func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
+	if t.experts.Records != nil {
 		if x.Rows > 0 {
-			run.stored(y, x)
+			t.stored(y, x)
 		}
 		return ops.Usage{}
 	}
-	run.seen = make([]bool, e.N)
+	t.seen = make([]bool, t.experts.N)
 	for from := 0; from < x.Rows; from += expertRows {
 		to := min(from+expertRows, x.Rows)
-		run.first = from
-		run.x, run.y = all(x).span(from, to), all(y).span(from, to)
-		run.group()
-		run.inner()
-		run.outer()
+		t.first = from
+		t.x, t.y = all(x).span(from, to), all(y).span(from, to)
+		t.group()
+		t.inner()
+		t.outer()
 	}
-	return run.usage
+	return t.usage
 }
 
 // ExpertBytes is the most memory that RunExperts takes. Stored records come in any order and only once, so that the
@@ -54,6 +59,9 @@ type expertRun struct {
 	route   ops.Route
 	seen    []bool
 	usage   ops.Usage
+
+	shared *ops.SharedExpert // whose last product comes with outer; nil: it does not
+	added  bool              // it came
 
 	x, y  rows // the tile
 	first int  // its first row
@@ -184,6 +192,7 @@ func (t *expertRun) outer() {
 	h := t.y.width
 	each := t.columns(len(t.pair))
 	blocks := (h + each - 1) / each
+	t.added = t.shared != nil
 	t.parallel(blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			at := i * each
@@ -201,6 +210,9 @@ func (t *expertRun) outerColumns(s *scratch, from, to int) {
 	}
 	for r := range t.y.n {
 		t.sum(t.y.at(r)[from:to], r, &out, 0)
+	}
+	if t.shared != nil {
+		t.sharedColumns(s, from, to)
 	}
 }
 

@@ -17,21 +17,38 @@ type attention struct {
 //	o = softmax(q kᵀ / sqrt(hd) over visible(p)) v * sigmoid(gate);  y = Wo o
 func (m *attention) forward(f *pass, st *attnState, layer int) {
 	be, d := f.be, f.dims
-	be.Linear(f.qg, f.x, m.q)
+	together := m.projectFew(f, st)
+	if !together {
+		be.Linear(f.qg, f.x, m.q)
+	}
 	be.RMSNormHeads(f.qg, d.attnQueries(), m.qNorm, d.Eps)
 	be.Rope(f.qg, d.attnQueries(), d.Rope, f.pos, 1)
 
 	f.into(st.k, func(k ops.Tensor) {
-		be.Linear(k, f.x, m.k)
+		if !together {
+			be.Linear(k, f.x, m.k)
+		}
 		be.RMSNormHeads(k, d.attnKeys(), m.kNorm, d.Eps)
 		be.Rope(k, d.attnKeys(), d.Rope, f.pos, 1)
 	})
-	f.into(st.v, func(v ops.Tensor) { be.Linear(v, f.x, m.v) })
-
+	if !together {
+		f.into(st.v, func(v ops.Tensor) { be.Linear(v, f.x, m.v) })
+		be.Linear(f.iqk, f.x, m.index)
+	}
 	index := m.selectBlocks(f, st)
 	be.Attend(f.attn, f.qg, st.k, st.v, index, f.pos, d.Ratio, d.Attn)
 	f.view.visible(layer, f, index)
 	be.Linear(f.y, f.attn, m.out)
+}
+
+// projectFew multiplies few rows with all that they meet first, where keys and values come to stand in a cache as they are.
+func (m *attention) projectFew(f *pass, st *attnState) bool {
+	if f.few == nil || st.k.Format != ops.RowsF32 {
+		return false
+	}
+	k, v := st.k.Data.Slice(f.pos, f.pos+f.rows), st.v.Data.Slice(f.pos, f.pos+f.rows)
+	f.few.LinearAll(f.x, []ops.Tensor{f.qg, k, v, f.iqk}, []*ops.Matrix{&m.q, &m.k, &m.v, &m.index})
+	return true
 }
 
 // into appends the rows that compute makes to a cache: in place where it holds float32, rounded from scratch where not.
@@ -44,13 +61,12 @@ func (f *pass) into(c ops.Cache, compute func(ops.Tensor)) {
 	f.be.StoreRows(c, f.pos, f.kv)
 }
 
-// selectBlocks appends the chunk's raw index keys and picks the blocks that each row sees.
+// selectBlocks appends the chunk's raw index keys, which f.iqk holds with the queries, and picks the blocks that each row sees.
 //
-//	iq = rope(RMSNorm(Wi x)) at p;  bk_j = rope(RMSNorm(mean of c raw keys)) at j*c
+//	iqk = Wi x;  iq = rope(RMSNorm(iq)) at p;  bk_j = rope(RMSNorm(mean of c raw keys)) at j*c
 //	score_j(p) = sum over heads relu(iq . bk_j) / sqrt(di);  the B/c best complete blocks
 func (m *attention) selectBlocks(f *pass, st *attnState) ops.Index {
 	be, d := f.be, f.dims
-	be.Linear(f.iqk, f.x, m.index)
 	be.CopyRows(st.raw, f.pos, f.iqk, d.Index.N*d.Index.Dim)
 	m.pool(f.be, d, st, f.pos, f.pos+f.rows)
 	be.RMSNormHeads(f.iqk, d.Index, m.iqNorm, d.Eps)

@@ -19,6 +19,10 @@ type deltaNet struct {
 //	y = Wout (plainRMSNorm(o) * gate(zg))
 func (m *deltaNet) forward(f *pass, st *deltaState) {
 	be, d := f.be, f.dims
+	if f.few != nil && d.Cell == 0 {
+		m.step(f, st)
+		return
+	}
 	be.Linear(f.raw, f.x, m.qkv)
 	be.Linear(f.zg, f.x, m.z)
 	be.Linear(f.a, f.x, m.a)
@@ -32,6 +36,18 @@ func (m *deltaNet) forward(f *pass, st *deltaState) {
 	st.kept.keep(f)
 	be.GatedNorm(f.o, f.zg, m.norm, d.Eps, d.GateSiLU)
 	be.Linear(f.y, f.o, m.out)
+}
+
+// step is forward of few rows, where a state is never rounded.
+func (m *deltaNet) step(f *pass, st *deltaState) {
+	d := f.dims
+	f.few.LinearAll(f.x, []ops.Tensor{f.raw, f.zg, f.a, f.b}, []*ops.Matrix{&m.qkv, &m.z, &m.a, &m.b})
+	f.few.StepDelta(ops.DeltaStep{
+		O: f.o, QKV: f.qkv, Raw: f.raw, Tail: st.conv, Z: f.zg, A: f.a, B: f.b, S: st.s, Dims: d.Delta,
+		Conv: m.conv, ALog: m.aLog, DtBias: m.dtBias, Norm: m.norm, QueryScale: d.queryScale, Eps: d.Eps, SiLU: d.GateSiLU,
+	})
+	st.kept.keep(f)
+	f.be.Linear(f.y, f.o, m.out)
 }
 
 // replay advances st, put back to before a batch, by the batch's first rows: the same scan over the same

@@ -23,7 +23,11 @@ func (m *moe) forward(f *pass, layer int) error {
 	if f.skips("experts") {
 		return f.zero(f.y)
 	}
-	be.Linear(f.router, f.x, m.router)
+	if f.few != nil {
+		f.few.LinearAll(f.x, []ops.Tensor{f.router, f.score, f.sGate, f.sUp}, []*ops.Matrix{&m.router, &m.sharedScore, &m.sharedGate, &m.sharedUp})
+	} else {
+		be.Linear(f.router, f.x, m.router)
+	}
 	route := be.Route(f.router, d.TopK, d.Renorm)
 	f.view.route(layer, f, route)
 	if err := f.enter(ops.PartExperts); err != nil {
@@ -33,10 +37,11 @@ func (m *moe) forward(f *pass, layer int) error {
 	if f.store != nil {
 		experts.Records = f.store.Layer(f.ctx, m.stored, f.rows <= decodeRows)
 	}
-	used := be.RunExperts(f.y, f.x, experts, route)
-	f.stats.Records += used.Records
-	f.stats.RecordBytes += used.Bytes
-
+	if f.few != nil {
+		f.count(f.few.RunShared(f.y, f.x, experts, route, ops.SharedExpert{Score: f.score, Gate: f.sGate, Up: f.sUp, Down: m.sharedDown}))
+		return nil
+	}
+	f.count(be.RunExperts(f.y, f.x, experts, route))
 	be.Linear(f.score, f.x, m.sharedScore)
 	be.Linear(f.sGate, f.x, m.sharedGate)
 	be.Linear(f.sUp, f.x, m.sharedUp)
@@ -44,4 +49,10 @@ func (m *moe) forward(f *pass, layer int) error {
 	be.Linear(f.sOut, f.sGate, m.sharedDown)
 	be.AddGated(f.y, f.sOut, f.score)
 	return nil
+}
+
+// count counts experts in memory that were used.
+func (f *pass) count(u ops.Usage) {
+	f.stats.Records += u.Records
+	f.stats.RecordBytes += u.Bytes
 }

@@ -15,6 +15,7 @@ import (
 type pass struct {
 	tensors
 	be        ops.Backend
+	few       ops.FewRows // the same, where it carries out several operations on so few rows at once; else nil
 	dims      *dims
 	ctx       context.Context
 	rows      int
@@ -47,6 +48,9 @@ func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
 	g.tensors = *f.whole
 	g.walk(f.dims, rows, func(t *ops.Tensor, rows, _ int) { *t = t.Slice(0, rows) })
 	g.rows, g.pos, g.ids, g.pending, g.keep, g.draft = rows, pos, ids, ops.Tensor{}, false, false
+	if g.few, _ = f.be.(ops.FewRows); g.few != nil && !g.few.TakesFew(rows) {
+		g.few = nil
+	}
 	return &g
 }
 

@@ -45,16 +45,13 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 
 // fewTiled is Few of tiled weights, whose words are read where they stand.
 func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
-	m, f := w.Matrix, fewRun{w: w, t: t}
+	m := w.Matrix
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
-	_ = m.Data[(w.Row+w.N)*m.In*m.Bits/8-1]
-	groups := m.In / m.Group
-	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), m.In * m.Bits / 32 * half}, bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
-		sides: Rows{grow(&t.scales, fewHalves*(groups+16)*2*half), (groups + 16) * 2 * half}, first: true}
-	f.sides(s, call.sides)
-	next := min((w.Row+w.N)*m.In*m.Bits/8, len(m.Data)-1)
-	call.ahead = stored{data: m.Data[next:], stride: 4 * FewOutputs}
-	s.fewHalves(call, w.N, rows)
+	row := m.In * m.Bits / 8
+	_ = m.Data[(w.Row+w.N)*row-1]
+	ahead := stored{data: m.Data[min((w.Row+w.N)*row, len(m.Data)-1):], stride: 4 * FewOutputs}
+	s.fewHalves(fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), row / 4 * half}, sides: s.tileSides(m, w.Row, w.N, t), bits: m.Bits,
+		groups: m.In / m.Group, periods: m.Group / Period(m.Bits), ahead: ahead, first: true}, w.N, rows)
 }
 
 // Outputs are N outputs of a matrix from Row on.

@@ -472,10 +472,10 @@ func transposeListed512(dst *float32, step int, src *byte, stride int, n int, li
 //go:noescape
 func gather512x16(dst *float32, step int, src *byte, stride int, n int)
 
-// widen512x16 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.
+// widen512x16 sets dst[32*i+j] to bf16 16*i+j of scales and dst[32*i+16+j] to that of biases for j < 16 and i < n. It needs AVX-512F.
 //
 //go:noescape
-func widen512x16(dst *float32, step int, src *byte, n int)
+func widen512x16(dst *float32, scales *byte, biases *byte, n int)
 
 // strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. It needs AVX-512F.

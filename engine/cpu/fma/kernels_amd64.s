@@ -9516,23 +9516,26 @@ DATA rowNumbers<>+56(SB)/4, $0x0000000e
 DATA rowNumbers<>+60(SB)/4, $0x0000000f
 GLOBL rowNumbers<>(SB), RODATA|NOPTR, $64
 
-// func widen512x16(dst *float32, step int, src *byte, n int)
+// func widen512x16(dst *float32, scales *byte, biases *byte, n int)
 // Requires: AVX, AVX512F
 TEXT ·widen512x16(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
-	MOVQ step+8(FP), CX
-	MOVQ src+16(FP), DX
+	MOVQ scales+8(FP), CX
+	MOVQ biases+16(FP), DX
 	MOVQ n+24(FP), BX
-	SHLQ $0x02, CX
 
 loop:
 	TESTQ     BX, BX
 	JZ        done
-	VPMOVZXWD (DX), Z0
+	VPMOVZXWD (CX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVUPS   Z0, (AX)
-	ADDQ      CX, AX
+	ADDQ      $0x20, CX
+	VPMOVZXWD (DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(AX)
 	ADDQ      $0x20, DX
+	ADDQ      $0x00000080, AX
 	DECQ      BX
 	JMP       loop
 

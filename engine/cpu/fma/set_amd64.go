@@ -120,13 +120,13 @@ func (s Set) transpose16(dst Rows, src stored) {
 	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
 }
 
-// widenTile widens bf16 [n, 16] to rows of dst, if this set can.
-func (s Set) widenTile(dst Rows, data []byte, n int) bool {
+// widenTile widens n groups of 16 scales and biases in bf16 to [n, 2, 16], if this set can.
+func (s Set) widenTile(dst []float32, scales, biases []byte, n int) bool {
 	if s != AVX512 || n == 0 {
 		return false
 	}
-	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*half*n-1]
-	widen512x16(&dst.Data[0], dst.Step, &data[0], n)
+	_, _, _ = dst[2*half*n-1], scales[2*half*n-1], biases[2*half*n-1]
+	widen512x16(&dst[0], &scales[0], &biases[0], n)
 	return true
 }
 

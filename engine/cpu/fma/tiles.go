@@ -97,13 +97,25 @@ func bytesOf(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
+// tileSides are the scales and biases of the n outputs from row on, [tiles, groups, 2, 16].
+func (s Set) tileSides(m *ops.Matrix, row, n int, t *Temp) Rows {
+	groups, tiles := m.In/m.Group, (n+half-1)/half
+	dst := Rows{grow(&t.scales, fewHalves*groups*2*half), groups * 2 * half}
+	if at := row * groups * 2; m.Side == ops.BF16 && s.widenTile(dst.Data, m.Scales[at:], m.Biases[at:], tiles*groups) {
+		return dst
+	}
+	for h := range tiles {
+		p := Part{Row: row + h*half, N: half, K: m.In}
+		s.tiledSides(Rows{dst.Data[h*dst.Step:], 2 * half}, m.Scales, m, p)
+		s.tiledSides(Rows{dst.Data[h*dst.Step+half:], 2 * half}, m.Biases, m, p)
+	}
+	return dst
+}
+
 // tiledSides sets dst [groups, 16] to the scales or biases of the groups that inputs from..from+k of a tile have.
-func (s Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
+func (Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
 	size, groups := sideBytes(m.Side), p.K/m.Group
 	data = data[(p.Row*(m.In/m.Group)+p.From/m.Group*half)*size:][:groups*half*size]
-	if m.Side == ops.BF16 && s.widenTile(dst, data, groups) {
-		return
-	}
 	for g := range groups {
 		to := dst.Data[g*dst.Step:][:half]
 		switch m.Side {

@@ -108,21 +108,22 @@ func gatherPairs() {
 	RET()
 }
 
-// widenTile widens rows of 16 bf16.
+// widenTile widens scales and biases of tiles.
 func widenTile() {
-	kernel("widen512x16", "func(dst *float32, step int, src *byte, n int)")
-	Doc("widen512x16 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.")
-	dst, step, src, n := load("dst"), load("step"), load("src"), load("n")
-	SHLQ(Imm(2), step)
+	kernel("widen512x16", "func(dst *float32, scales, biases *byte, n int)")
+	Doc("widen512x16 sets dst[32*i+j] to bf16 16*i+j of scales and dst[32*i+16+j] to that of biases for j < 16 and i < n. It needs AVX-512F.")
+	dst, scales, biases, n := load("dst"), load("scales"), load("biases"), load("n")
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
-	v := ZMM()
-	VPMOVZXWD(Mem{Base: src}, v)
-	VPSLLD(Imm(16), v, v)
-	VMOVUPS(v, Mem{Base: dst})
-	ADDQ(step, dst)
-	ADDQ(Imm(32), src)
+	for i, from := range []GPVirtual{scales, biases} {
+		v := ZMM()
+		VPMOVZXWD(Mem{Base: from}, v)
+		VPSLLD(Imm(16), v, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: 64 * i})
+		ADDQ(Imm(32), from)
+	}
+	ADDQ(U32(128), dst)
 	DECQ(n)
 	JMP(LabelRef("loop"))
 	Label("done")

@@ -1,0 +1,86 @@
+package cpu
+
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
+
+var _ ops.FewRows = (*Backend)(nil)
+
+// fewTogether is up to how many rows several operations are carried out at once: a token and its drafts.
+const fewTogether = 4
+
+// TakesFew says that so many rows are a token and its drafts.
+func (b *Backend) TakesFew(rows int) bool { return b.class == Blocked && rows <= fewTogether }
+
+// piece is some outputs of one product.
+type piece struct {
+	y        rows
+	w        *ops.Matrix
+	from, to int
+}
+
+// pieces is the work of one call, cut for all workers.
+type pieces struct {
+	list   []piece
+	floats []float32 // what the call works in
+}
+
+// LinearAll: ys[i] = x ws[i]ᵀ.
+func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
+	if !b.TakesFew(x.Rows) {
+		for i, y := range ys {
+			b.Linear(y, x, *ws[i])
+		}
+		return
+	}
+	p := b.pieces()
+	defer b.cuts.Put(p)
+	outputs := 0
+	for _, w := range ws {
+		outputs += w.Out
+	}
+	for i, y := range ys {
+		if w := ws[i]; x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out {
+			fit(false, "LinearAll "+w.Name, y, x)
+		}
+		shapes().FitMatrix("LinearAll", ws[i])
+		p.cut(all(y), ws[i], b.share(outputs))
+	}
+	in := all(x)
+	b.parallel(len(p.list), 1, func(s *scratch, from, to int) {
+		for i := from; i < to; i++ {
+			p.list[i].run(s, in)
+		}
+	})
+}
+
+// pieces returns an empty list.
+func (b *Backend) pieces() *pieces {
+	p, _ := b.cuts.Get().(*pieces)
+	if p == nil {
+		p = &pieces{}
+	}
+	clear(p.list)
+	p.list = p.list[:0]
+	return p
+}
+
+// share is how many of so many outputs a piece takes: some pieces for every worker, yet as many outputs side by side as
+// are brought near together.
+func (b *Backend) share(outputs int) int {
+	each := (outputs/(4*b.workers) + fma.FewOutputs - 1) / fma.FewOutputs * fma.FewOutputs
+	return min(max(each, fma.FewOutputs), blockedOutputs)
+}
+
+// cut adds a product in pieces of `each` outputs.
+func (p *pieces) cut(y rows, w *ops.Matrix, each int) {
+	for o := 0; o < w.Out; o += each {
+		p.list = append(p.list, piece{y, w, o, min(o+each, w.Out)})
+	}
+}
+
+// run computes a piece.
+func (p *piece) run(s *scratch, x rows) {
+	product{y: p.y, at: p.from, x: x, w: p.w, from: p.from, to: p.to}.run(s)
+}

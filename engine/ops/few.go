@@ -1,0 +1,34 @@
+package ops
+
+// FewRows is what a Backend may be besides: one that carries out several operations on few rows at once, as decoding wants
+// it, where handing work out takes about as long as the work. The bits are those of the single operations.
+type FewRows interface {
+	// TakesFew says that so many rows are few.
+	TakesFew(rows int) bool
+	// LinearAll: ys[i] = x ws[i]ᵀ for every i.
+	LinearAll(x Tensor, ys []Tensor, ws []*Matrix)
+	// StepDelta carries out what lies between the projections of a Gated DeltaNet mixer.
+	StepDelta(s DeltaStep)
+	// RunShared is RunExperts, and adds the shared expert: y += sigmoid(Score) * Down(silu(Gate) * Up). Gate is overwritten.
+	RunShared(y, x Tensor, e Experts, t Route, s SharedExpert) Usage
+}
+
+// SharedExpert is the expert that every row goes to: what its first products gave, and its last matrix.
+type SharedExpert struct {
+	Score, Gate, Up Tensor // [T, 1], [T, inner] twice
+	Down            Matrix // [h, inner]
+}
+
+// DeltaStep is a Gated DeltaNet mixer between its projections, for few rows:
+//
+//	QKV = silu(conv(Raw));  Tail moves on;  q, k = unit(q) QueryScale, unit(k)
+//	A, B = DeltaGates(A, B);  S = DeltaScan(...);  O = GatedNorm(Sᵀ q, Z)
+type DeltaStep struct {
+	O, QKV, Raw, Tail, Z, A, B, S Tensor
+	Dims                          DeltaDims
+	Conv                          []float32 // [C, K]
+	ALog, DtBias                  []float32 // [Hv]
+	Norm                          []float32 // [Dv]
+	QueryScale, Eps               float32
+	SiLU                          bool // of the gate
+}
