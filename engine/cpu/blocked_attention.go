@@ -20,7 +20,11 @@ func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 		b.attendFew(a, index, pos, ratio)
 		return
 	}
-	tiles := attentionTiles(index, a.o.n, pos, ratio, max(1, tilePairs/group))
+	most := tileRows{whole: max(1, tilePairs/group), selecting: sharedRows}
+	if a.canList(b.chains) {
+		most.selecting = listedRows
+	}
+	tiles := attentionTiles(index, a.o.n, pos, ratio, most)
 	b.parallel(len(tiles)*a.Hkv, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			t := tile{attention: a, rows: tiles[i/a.Hkv], group: group, kv: i % a.Hkv, pos: pos}
@@ -36,15 +40,17 @@ func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 // span is rows [from, to) of a chunk.
 type span struct{ from, to int }
 
-// attentionTiles cuts n rows into tiles: up to `most` rows that see all tokens before them, or up to sharedRows rows that
-// see selections.
-func attentionTiles(index ops.Index, n, pos, ratio, most int) []span {
+// tileRows are the most rows of a tile, which see all tokens before them or selections.
+type tileRows struct{ whole, selecting int }
+
+// attentionTiles cuts n rows into tiles of rows of one kind.
+func attentionTiles(index ops.Index, n, pos, ratio int, rows tileRows) []span {
 	whole := func(r int) bool { return len(index.Blocks(r)) == (pos+r+1)/ratio }
 	var tiles []span
 	for r := 0; r < n; {
-		to, all := r+1, whole(r)
+		to, all, most := r+1, whole(r), rows.whole
 		if !all {
-			most = sharedRows
+			most = rows.selecting
 		}
 		for to < n && to-r < most && whole(to) == all {
 			to++

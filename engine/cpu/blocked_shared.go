@@ -22,15 +22,12 @@ type shared struct {
 
 // runShared attends with a tile of rows that see selections.
 func (t tile) runShared(s *scratch, index ops.Index, ratio int) {
-	x := shared{tile: t}
-	n := t.rows.to - t.rows.from
-	s.lists = s.lists[:0]
-	for r := range n {
-		p := t.pos + t.rows.from + r
-		s.tokens = appendVisible(s.tokens[:0], index.Blocks(t.rows.from+r), p, ratio)
-		s.lists = append(s.lists, append([]int32(nil), s.tokens...))
+	x := shared{tile: t, lists: t.visible(s, index, ratio)}
+	if t.readsLists(s) {
+		x.attendListed(s)
+		return
 	}
-	x.lists = s.lists
+	n := len(x.lists)
 	x.join(s)
 	x.most = len(x.lists[n-1])
 	if n == 1 || len(x.union) > sharedMost*x.most {
@@ -45,6 +42,19 @@ func (t tile) runShared(s *scratch, index ops.Index, ratio int) {
 	}
 	s.tokens = append(s.tokens[:0], x.union...)
 	x.attend(s)
+}
+
+// visible lists the tokens that each row of a tile sees.
+func (t *tile) visible(s *scratch, index ops.Index, ratio int) [][]int32 {
+	n := t.rows.to - t.rows.from
+	for len(s.lists) < n {
+		s.lists = append(s.lists, nil)
+	}
+	for r := range n {
+		row := t.rows.from + r
+		s.lists[r] = appendVisible(s.lists[r][:0], index.Blocks(row), t.pos+row, ratio)
+	}
+	return s.lists[:n]
 }
 
 // join sets union: all lists are ascending.

@@ -18,6 +18,7 @@ type scratch struct {
 	tokens    []int32   // visible tokens of a row
 	union     []int32   // of some rows
 	lists     [][]int32 // of each of them
+	cursors   []int     // into those lists
 	histogram [2048]int32
 }
 
