@@ -13,6 +13,7 @@ type troubles struct {
 	fleet  *fleet
 	random *rand.Rand
 	count  map[string]int
+	next   []int // kinds that are still to come in this round, in a random order
 }
 
 func newTroubles(f *fleet, seed uint64) *troubles {
@@ -79,7 +80,11 @@ func (t *troubles) one(ctx context.Context) error {
 		}},
 		{"NATS node restarted", func() error { return t.fleet.restartNode(t.random.IntN(nodes), t.between(0.5, 4)) }},
 	}
-	k := kinds[t.random.IntN(len(kinds))]
+	if len(t.next) == 0 {
+		t.next = t.random.Perm(len(kinds))
+	}
+	k := kinds[t.next[0]]
+	t.next = t.next[1:]
 	t.count[k.name]++
 	if err := k.make(); err != nil {
 		return fmt.Errorf("%s, %s: %w", w.name, k.name, err)

@@ -53,6 +53,9 @@ type work struct {
 	client    *client.Client
 	identity  cache.Identity
 	documents map[string][]int32 // by job
+	submitted int
+	final     map[string]bool // jobs
+	leases    *audit
 }
 
 // open connects to the fleet.
@@ -61,12 +64,15 @@ func (f *fleet) open(ctx context.Context) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &work{fleet: f, documents: map[string][]int32{}}
+	w := &work{fleet: f, documents: map[string][]int32{}, final: map[string]bool{}}
 	if w.identity, err = f.identity(); err != nil {
 		return nil, err
 	}
 	if w.queue, err = jetstream.Open(ctx, jetstream.Config{URL: f.nats(), AckWait: ackWait}); err != nil {
 		return nil, err
+	}
+	if w.leases, err = newAudit(ctx, f.nats()); err != nil {
+		return nil, errors.Join(err, w.queue.Close())
 	}
 	w.client = &client.Client{Queue: w.queue, Space: &cache.Space{Store: store}}
 	return w, nil
@@ -90,21 +96,30 @@ func (f *fleet) identity() (cache.Identity, error) {
 	return cache.NewIdentity(fields, id.Class, id.Grid, nil), errors.Join(err, e.Close(), c.Close())
 }
 
-func (w *work) close() error { return w.queue.Close() }
+func (w *work) close() error { return errors.Join(w.leases.close(), w.queue.Close()) }
 
-func (w *work) submit(ctx context.Context, documents [][]int32) error {
-	for i, tokens := range documents {
-		status, err := w.client.Ingest(ctx, w.identity, tokens, worker.IngestOptions{Name: fmt.Sprint("document ", i)})
+// pace is the time between two documents.
+const pace = 500 * time.Millisecond
+
+// submit submits those documents whose time has come, and returns the rest. What the queue does not take now, such as a
+// cluster between two leaders, it takes at the next call.
+func (w *work) submit(ctx context.Context, documents [][]int32, began time.Time) [][]int32 {
+	for len(documents) > 0 && time.Duration(w.submitted)*pace < time.Since(began) {
+		status, err := w.client.Ingest(ctx, w.identity, documents[0], worker.IngestOptions{Name: fmt.Sprint("document ", w.submitted)})
 		if err != nil {
-			return fmt.Errorf("submit document %d: %w", i, err)
+			break
 		}
-		w.documents[status.Job.ID] = tokens
+		w.documents[status.Job.ID] = documents[0]
+		documents = documents[1:]
+		w.submitted++
 	}
-	return nil
+	return documents
 }
 
-// wait makes trouble until half of the limit is over or nothing is left to do, and then waits for the rest in peace.
-func (w *work) wait(ctx context.Context, t *troubles) error {
+// wait submits the documents and makes trouble until two thirds of the limit are over or nothing is left to do, and then
+// waits for the rest in peace.
+func (w *work) wait(ctx context.Context, t *troubles, documents [][]int32) error {
+	began, all := time.Now(), len(documents)
 	deadline, _ := ctx.Deadline()
 	noisy, calm := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)*2/3))
 	defer calm()
@@ -112,15 +127,17 @@ func (w *work) wait(ctx context.Context, t *troubles) error {
 	go func() { trouble <- t.run(noisy) }()
 	said := time.Now()
 	for {
+		documents = w.submit(ctx, documents, began)
 		left, err := w.left(ctx)
 		if err != nil {
 			return err
 		}
-		if time.Since(said) > 10*time.Second || len(left) == 0 {
+		over := len(left)+len(documents) == 0
+		if time.Since(said) > 10*time.Second || over {
 			said = time.Now()
-			w.fleet.say("%d of %d documents are done, %d troubles", len(w.documents)-len(left), len(w.documents), t.total())
+			w.fleet.say("%d of %d documents are done, %d troubles", len(w.documents)-len(left), all, t.total())
 		}
-		if len(left) == 0 {
+		if over {
 			calm()
 			return <-trouble
 		}
@@ -131,7 +148,7 @@ func (w *work) wait(ctx context.Context, t *troubles) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w; %d jobs are left, the first is %s", context.Cause(ctx), len(left), left[0])
+			return fmt.Errorf("%w; %d documents are not submitted, and these jobs are left: %v", context.Cause(ctx), len(documents), left)
 		case err := <-trouble:
 			if err != nil {
 				return err
@@ -142,9 +159,12 @@ func (w *work) wait(ctx context.Context, t *troubles) error {
 	}
 }
 
-// left are the jobs that are not final.
+// left are the jobs that are not final. Those that are stay so.
 func (w *work) left(ctx context.Context) (ids []string, err error) {
 	for id := range maps.Keys(w.documents) {
+		if w.final[id] {
+			continue
+		}
 		var status queue.Status
 		for status, err = w.queue.Status(ctx, id); err != nil && ctx.Err() == nil; status, err = w.queue.Status(ctx, id) {
 			time.Sleep(200 * time.Millisecond) // a node may be on its way
@@ -154,7 +174,9 @@ func (w *work) left(ctx context.Context) (ids []string, err error) {
 		}
 		if !status.State.Final() {
 			ids = append(ids, id+" ("+string(status.State)+")")
+			continue
 		}
+		w.final[id] = true
 	}
 	return ids, nil
 }
@@ -198,6 +220,11 @@ func (w *work) check(ctx context.Context, t *troubles, began time.Time) error {
 	for _, name := range slices.Sorted(maps.Keys(t.count)) {
 		w.fleet.say("  %3d times %s", t.count[name], name)
 	}
+	claims, taken, err := w.leases.report()
+	if err != nil {
+		bad = append(bad, err)
+	}
+	w.fleet.say("  %d claims, %d of them on chunks whose worker's time was up", claims, taken)
 	if most := unique + 2*w.identity.Grid*(t.total()+1); told > most {
 		bad = append(bad, fmt.Errorf("%d tokens were computed: %d are unique, and %d troubles explain at most %d", told, unique, t.total(), most))
 	}
