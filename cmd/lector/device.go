@@ -57,6 +57,9 @@ func (a *app) openCPU() (*computing, error) {
 	if !slices.Contains(cpu.Classes(), a.class) {
 		return nil, badInput(fmt.Errorf("--class %q: the CPU computes %s", a.class, strings.Join(cpu.Classes(), " or ")))
 	}
+	if cpu.Slow(a.class) {
+		return nil, badInput(fmt.Errorf("--class %s: this processor has no tile registers (AMX), or its system does not lend them: use --class %s", a.class, cpu.Blocked))
+	}
 	be := cpu.New(cpu.Options{Class: a.class, Workers: a.workers})
 	return &computing{Backend: be, kind: cpuDevice, name: cpuDevice, close: func() error { return nil }}, nil
 }

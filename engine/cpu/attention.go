@@ -13,7 +13,7 @@ const headsPerItem = 4
 func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
 	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
 	a := attention{d, all(o), all(qg), newCachedRows(k), newCachedRows(v), float32(1 / math.Sqrt(float64(d.Hd)))}
-	if b.class == Blocked {
+	if b.fused() {
 		b.attendTiles(&a, index, pos, ratio)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"lector/engine/cpu/amx"
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 	"lector/engine/stream"
@@ -18,10 +19,18 @@ import (
 const (
 	Rounded = "cpu-f32"         // every product is rounded before it is added
 	Blocked = "cpu-f32-blocked" // products are fused with their addition, and some sums have lanes: about twice as fast
+	AMX     = "cpu-amx"         // as Blocked, but for products with bf16 and affine weights, which tile registers compute
 )
 
 // Classes are the numeric classes that a Backend can compute.
-func Classes() []string { return []string{Rounded, Blocked} }
+func Classes() []string { return []string{Rounded, Blocked, AMX} }
+
+// Slow says that this machine computes a class only without the registers that it is made for, to compare with, and
+// hundreds of times slower.
+func Slow(class string) bool { return class == AMX && !amx.Here() }
+
+// fused says that the class is Blocked or made from it.
+func (b *Backend) fused() bool { return b.class != Rounded }
 
 const grid = 512
 
@@ -40,6 +49,7 @@ type Backend struct {
 	lent      atomic.Int64 // bytes lent by Alloc
 	vector    vector       // the kernels that this processor runs
 	chains    fma.Set      // the same, of the class Blocked
+	tiles     amx.Set      // the same, of the class AMX
 	crew      crew         // who helps with an operation
 	calls     atomic.Int64 // of newCall
 	scratch   scratches    // of goroutines that work no more
@@ -65,13 +75,19 @@ func New(o Options) *Backend {
 	}
 	fit(slices.Contains(Classes(), o.Class), "New of class "+o.Class)
 	b := &Backend{class: o.Class, workers: o.Workers, limit: o.MemoryBytes, vector: widest(), chains: fma.Widest()}
+	if amx.Here() {
+		b.tiles = amx.Tiles
+	}
 	return b
 }
 
 func (b *Backend) newScratch() *scratch {
 	s := &scratch{vector: b.vector}
-	if b.class == Blocked {
+	if b.fused() {
 		s.chains = &chains{set: b.chains}
+	}
+	if b.class == AMX {
+		s.chains.amx = &registers{set: b.tiles}
 	}
 	return s
 }

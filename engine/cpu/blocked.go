@@ -8,15 +8,16 @@ import (
 	"lector/engine/ops"
 )
 
-// chains is what one goroutine multiplies in, in the class cpu-f32-blocked.
+// chains is what one goroutine multiplies in, in the class cpu-f32-blocked and those made from it.
 type chains struct {
 	set     fma.Set
 	temp    fma.Temp
 	panels  []float32 // decoded weights
 	packed  []float32 // rows of x, close together
 	strips  fma.Packed
-	packing packing   // what strips are
-	tile    []float32 // chains of a ragged end, or of few rows
+	packing packing    // what strips are
+	tile    []float32  // chains of a ragged end, or of few rows
+	amx     *registers // in the class cpu-amx, else nil
 }
 
 const (
@@ -34,6 +35,9 @@ const (
 // runChains computes the product by fused chains (package fma). How it is cut changes no bit.
 func (p product) runChains(c *chains) {
 	switch {
+	case c.tiles(p.w):
+		p.runTiles(c)
+		return
 	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled && p.from%(fma.Lanes/2) != 0):
 		p.fewCodes(c)
 		return
@@ -98,7 +102,7 @@ func tiled(set fma.Set, m *ops.Matrix) *ops.Matrix {
 
 // PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
 func (b *Backend) PanelBytes(m ops.Matrix) int {
-	if b.class != Blocked || !b.chains.SuitsFew(&m) {
+	if !b.fused() || !b.chains.SuitsFew(&m) {
 		return 0
 	}
 	return (fma.TileBytes(&m) + 3) / 4 * 4
@@ -107,7 +111,7 @@ func (b *Backend) PanelBytes(m ops.Matrix) int {
 var _ ops.Arranger = (*Backend)(nil)
 
 // Arranges says that matrices like m are read faster in tiles.
-func (b *Backend) Arranges(m *ops.Matrix) bool { return b.class == Blocked && b.chains.SuitsTiles(m) }
+func (b *Backend) Arranges(m *ops.Matrix) bool { return b.fused() && b.chains.SuitsTiles(m) }
 
 // Arrange brings a matrix into tiles.
 func (b *Backend) Arrange(m *ops.Matrix) {
@@ -183,7 +187,7 @@ func together(s *scratch, ps ...product) {
 	c := s.chains
 	alike := c != nil && ps[0].x.n > fewChains
 	for i := range ps {
-		alike = alike && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
+		alike = alike && !c.tiles(ps[i].w) && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
 	}
 	if alike {
 		c.manyRows(ps[0].x.n, ps...)

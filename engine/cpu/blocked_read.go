@@ -13,7 +13,7 @@ var _ ops.StreamReader = (*Backend)(nil)
 
 // ReadsStreams says that the rows are enough to decode all weights once for each item of work, or few.
 func (b *Backend) ReadsStreams(rows int) bool {
-	return b.class == Blocked && rows >= readRows*b.workers || b.TakesFew(rows)
+	return b.fused() && rows >= readRows*b.workers || b.TakesFew(rows)
 }
 
 // ReadStreams carries out a read, some rows at a time.

@@ -55,7 +55,7 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 	fit(bk.Rows >= last && bk.Cols == h.Dim, "SelectBlocks", iq, bk)
 	queries, keys := all(iq), all(bk)
 	chosen := make([]int32, (iq.Rows-scored)*budget)
-	if b.class == Blocked {
+	if b.fused() {
 		x := selection{queries, keys, h, pos, ratio, budget, index, chosen, scored}
 		if iq.Rows-scored <= lookbackRows {
 			b.selectFew(&x, iq.Rows-scored)

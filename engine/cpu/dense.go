@@ -48,7 +48,7 @@ func (b *Backend) rmsNorm(y, x, scale []float32, eps float32) {
 
 // sumProducts is the sum of x[i] y[i] in float64, in the order of the class.
 func (b *Backend) sumProducts(x, y []float32) float64 {
-	if b.class == Blocked {
+	if b.fused() {
 		return b.vector.sumLanes(x, y)
 	}
 	return dot64(x, y)

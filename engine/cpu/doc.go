@@ -1,4 +1,4 @@
-// Package cpu is ops.Backend on this machine's cores, in the numeric class "cpu-f32" or "cpu-f32-blocked". It is plain
+// Package cpu is ops.Backend on this machine's cores, in the numeric class "cpu-f32", "cpu-f32-blocked" or "cpu-amx". It is plain
 // Go, with kernels for wide registers where the processor has them (vector.go and package fma; gen writes the assembly),
 // which give the same bits.
 //
@@ -34,6 +34,10 @@
 //     lane i mod 16, i ascending; then the upper half of the lanes is added to the lower, four times. Means of blocks
 //     have one accumulator, as above.
 //  3. Attention's softmax is of float32(score*scale), which is rounded before the largest is subtracted.
+//
+// The class "cpu-amx" is for processors of x86 with tile registers, and half as fast again where there are many rows. It is
+// "cpu-f32-blocked" but for products with affine and bf16 weights of whole groups, whose order package amx says. It loses
+// nothing: a float32 goes through the tiles in three parts. One or few rows take longer than in "cpu-f32-blocked".
 //
 // What the package promises:
 //

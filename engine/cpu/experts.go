@@ -161,7 +161,7 @@ func (t *expertRun) inner() {
 // columns is how many columns an item of work computes for so many pairs.
 func (b *Backend) columns(pairs int) int {
 	switch {
-	case b.class != Blocked:
+	case !b.fused():
 		return outputsPerItem
 	case pairs <= fewPairs:
 		return fma.FewOutputs

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"lector/engine/cpu/amx"
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -27,6 +28,9 @@ var (
 	// Narrow makes b use kernel set v, which is none above the widest.
 	Narrow = func(b *Backend, v int) *Backend {
 		b.vector, b.chains = min(vector(v), widest()), fma.Sets()[min(v, len(fma.Sets())-1)]
+		if v < Widest() {
+			b.tiles = amx.Plain
+		}
 		return b
 	}
 	// Widest is the largest kernel set of this processor; sets count from 0, plain Go.

@@ -11,7 +11,7 @@ var _ ops.FewRows = (*Backend)(nil)
 const fewTogether = 4
 
 // TakesFew says that so many rows are a token and its drafts.
-func (b *Backend) TakesFew(rows int) bool { return b.class == Blocked && rows <= fewTogether }
+func (b *Backend) TakesFew(rows int) bool { return b.fused() && rows <= fewTogether }
 
 // piece is some outputs of one product.
 type piece struct {

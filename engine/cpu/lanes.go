@@ -24,7 +24,7 @@ func (v vector) sumLanes(x, y []float32) float64 {
 
 // softmax turns x into e^(x - max) and returns their float64 sum, in the order of the class.
 func (b *Backend) softmax(x []float32) float64 {
-	if b.class == Blocked {
+	if b.fused() {
 		return b.vector.softmaxLanes(x, 1)
 	}
 	return b.vector.softmax(x)

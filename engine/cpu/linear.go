@@ -47,7 +47,7 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 		return
 	}
 	in, out := all(x), all(y)
-	if b.class == Blocked {
+	if b.fused() {
 		b.linearChains(out, in, &w)
 		return
 	}

@@ -127,6 +127,14 @@ type codes struct {
 }
 
 func (s Set) unpackWords(panel []float32, m *ops.Matrix, p Part, t *Temp) {
+	w := t.codesOf(s, m, p)
+	s.sides(Rows{w.scales, half}, m.Scales, m, p, t)
+	s.sides(Rows{w.biases, half}, m.Biases, m, p, t)
+	s.unpack(panel, w)
+}
+
+// codesOf are the codes of a part that begins and ends with a group, transposed, and room for scales and biases.
+func (t *Temp) codesOf(s Set, m *ops.Matrix, p Part) codes {
 	bytes, groups := m.Group*m.Bits/8, p.K/m.Group
 	n := groups * bytes / 4
 	w := codes{bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
@@ -137,9 +145,7 @@ func (s Set) unpackWords(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 		w.words = grow(&t.words, (n+16)*half)
 		s.transpose32(Rows{w.words, half}, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
 	}
-	s.sides(Rows{w.scales, half}, m.Scales, m, p, t)
-	s.sides(Rows{w.biases, half}, m.Biases, m, p, t)
-	s.unpack(panel, w)
+	return w
 }
 
 // sides sets dst [groups, 16] to the scales or biases of a part.
