@@ -43,15 +43,15 @@ type kernelNode struct {
 	shared     uint32
 	_          uint32
 	parameters *uintptr
-	extra      uintptr
+	_          uintptr
 }
 
 // graphEdge is the driver's description of what one dispatch waits for before the next begins: here that all of its
 // threadgroups have begun. Every kernel waits by itself for those before it to end (launchers), so that only its start is
 // early.
 type graphEdge struct {
-	from, to, kind uint8
-	_              [5]uint8
+	from, _, kind uint8
+	_             [5]uint8
 }
 
 // The only edge that is used: from a kernel's word that it is under way.
