@@ -160,7 +160,7 @@ func (t *expertRun) count() error {
 		experts, _ := t.route.row(r)
 		for _, e := range experts {
 			if e < 0 || int(e) >= t.experts.N {
-				return fmt.Errorf("route row %d: it chose expert %d of %d, so its logits are not finite", r, e, t.experts.N)
+				return fmt.Errorf("%w: route row %d: it chose expert %d of %d, so its logits are not finite", ops.ErrNumeric, r, e, t.experts.N)
 			}
 			t.counts[e]++
 		}

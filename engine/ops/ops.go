@@ -18,6 +18,8 @@ var (
 	// ErrDevice says that the device failed; the message names the operation. What it computed since the last Wait
 	// is void.
 	ErrDevice = errors.New("device failed")
+	// ErrNumeric says that an operation met numbers that are none where it had to choose by them.
+	ErrNumeric = errors.New("numbers that are none")
 	// ErrMemory says that the memory limit does not hold an allocation.
 	ErrMemory = errors.New("memory limit reached")
 )

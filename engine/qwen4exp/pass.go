@@ -91,6 +91,8 @@ func deviceError(err error) error {
 	switch {
 	case errors.Is(err, ops.ErrDevice):
 		return fmt.Errorf("%w: %w", engine.ErrDevice, err)
+	case errors.Is(err, ops.ErrNumeric):
+		return fmt.Errorf("%w: %w", engine.ErrNumeric, err)
 	case errors.Is(err, ops.ErrMemory):
 		return fmt.Errorf("%w: %w", engine.ErrMemory, err)
 	}

@@ -11,12 +11,8 @@ MSL_FN int matrix_row(int lane) { return lane >> 2; }
 MSL_FN int matrix_column(int lane) { return (lane & 3) * 2; }
 MSL_FN int matrix_lane(int row, int column) { return row * 4 + (column >> 1); }
 
-// In threadgroup memory the compiler knows where a pair begins, and no test is left of this.
 template <class T> MSL_FN vec<T, 2> load_pair(const T *p) {
-  if (__nvvm_isspacep_shared(p)) {
-    const MSL_SHARED T *s = (const MSL_SHARED T *)p;
-    if ((uint)(ulong)s % (2 * sizeof(T)) == 0) return *(const MSL_SHARED vec<T, 2> *)s;
-  } else if ((ulong)p % (2 * sizeof(T)) == 0) return *(const vec<T, 2> *)p;
+  if ((ulong)p % (2 * sizeof(T)) == 0) return *(const vec<T, 2> *)p;
   vec<T, 2> r;
   r[0] = p[0], r[1] = p[1];
   return r;
