@@ -16,10 +16,11 @@ type crew struct {
 }
 
 const (
-	// patience is how long a helper looks out for a job: about the gaps between the operations of a layer.
-	patience = 30 * time.Microsecond
-	// glances is how often it looks before it lets other goroutines run.
-	glances = 64
+	// patience is how long a helper looks out for a job: longer than what lies between the operations of a token, and than it
+	// takes to wake a processor again.
+	patience = 300 * time.Microsecond
+	// glances is how often it looks before it lets other goroutines run: about as long as that takes.
+	glances = 512
 )
 
 // run carries a job out together with the helpers.
@@ -50,7 +51,7 @@ func (c *crew) run(b *Backend, n, grain int, work func(s *scratch, from, to int)
 
 // settle returns when no helper is inside. One that comes later finds no items, or those of the job's next use.
 func (j *job) settle() {
-	for range 100 * glances {
+	for range 12 * glances {
 		if j.inside.Load() == 0 {
 			return
 		}

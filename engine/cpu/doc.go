@@ -47,7 +47,7 @@
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
 //  3. An operation is finished when it returns; a panic in one of its goroutines reaches the caller. Those goroutines
 //     look out for the next operation for a fraction of a millisecond, and then end.
-//  4. Weights stay as stored, but for a copy of those that have a place for one (ops.Panels), which few rows are
+//  4. Weights stay as stored, but for expert records (ops.Arranger) and a copy of those that have a place for one (ops.Panels), which few rows are
 //     multiplied with. An operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
 //     worker, sized by some rows of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
