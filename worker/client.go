@@ -83,6 +83,7 @@ func ingestID(id cache.Identity, document cache.Digest, o IngestOptions) string 
 type ResumeOptions struct {
 	Model     string // of the workers; "": the identity's
 	Priority  string // "": DefaultPriority
+	Tenant    string // whose job it is
 	Submitted time.Time
 	Seed      *uint64 // of the sampling; nil: a random one, fixed here so that a second attempt gives the same text
 }
@@ -100,7 +101,7 @@ func NewResume(id cache.Identity, order queue.ResumeOrder, o ResumeOptions) queu
 	}
 	return queue.Job{
 		Version: queue.JobVersion, ID: "resume-" + hex.EncodeToString(random[:16]), Kind: queue.Resume,
-		Model: o.Model, Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Resume: &order,
+		Model: o.Model, Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Tenant: o.Tenant, Resume: &order,
 	}
 }
 

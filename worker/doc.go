@@ -24,6 +24,7 @@
 // Worker.Serve works on several deliveries at once, on one Engine: an attempt has it for a step at a time (turns.go), and
 // waits until the memory for its state is free (room.go); a resume's texts share what they follow (branch.go). Worker.Run
 // works on one delivery at a time and may be called from several goroutines. A job that panics is a dead letter, and the
-// worker goes on. Start reading at Worker.Handle, then ingest.go or resume.go top to bottom; fate.go says what an error
+// worker goes on. One that lacks what others have just now, memory or a place in its tenant's quota, is given back for a while
+// and counts no attempt. Start reading at Worker.Handle, then ingest.go or resume.go top to bottom; fate.go says what an error
 // means. Other programs submit and follow jobs with worker/client.
 package worker

@@ -17,6 +17,8 @@ var (
 	errDrain = errors.New("worker drains")
 	// errAttempts says that a job was delivered more often than it may be tried.
 	errAttempts = errors.New("too many attempts")
+	// errTenant says that the job is for workers of another tenant.
+	errTenant = errors.New("this worker serves another tenant")
 	// errPanic says that a job met a fault of the program: met again, it would be met again.
 	errPanic = errors.New("the job made the worker panic")
 )
@@ -122,6 +124,8 @@ func classify(err error) Fate {
 		return Fate{Action: Retry, Class: "storage"} // another host reads its own copy
 	case is(errFull):
 		return Fate{Action: Wait, Class: "full"}
+	case is(errTenant):
+		return Fate{Action: Wait, Class: "tenant"} // for one that serves it
 	case is(queue.ErrQuota):
 		return Fate{Action: Wait, Class: "quota"}
 	case is(engine.ErrMemory):

@@ -208,6 +208,9 @@ func (a *attempt) begin(ctx context.Context) error {
 	if model := a.identity.Model.String(); a.job.Model != model {
 		return fmt.Errorf("job is for model %s, this worker has %s: %w", a.job.Model, model, cache.ErrIncompatible)
 	}
+	if t := a.job.Tenant; t != "" && t != a.tenant() {
+		return fmt.Errorf("job is of tenant %s, this worker serves %s (start one with --tenant %s): %w", t, a.tenant(), t, errTenant)
+	}
 	var end *endError
 	if err := a.drained(); err != nil && !(errors.As(err, &end) && a.delivery.Attempt() > 1) { // an attempt before may have left something
 		return err

@@ -9,7 +9,9 @@
 //	stream LECTOR_DEAD     lector.dead.<job>                                the last dead letter of a job
 //	bucket lector_jobs     <job>                                            record: status, attempts, claim
 //	                       queue.pause                                      why nothing is handed out
+//	                       queue.quotas, queue.tokens.<tenant>              what tenants may have, and what they had today
 //	bucket lector_leases   <name>                                           who holds what until when
+//	                       running.<tenant>.<n>                             a place of those that a quota gives
 //	subject lector.bell.>  wakes those who wait; losing a ring costs at most Config.Poll
 //
 // What it promises, beside what package queue does:
@@ -24,7 +26,8 @@
 //     end gets no answer for at most Config.Timeout. Next and Follow wait as long as their context.
 //  6. A connection that breaks is made again for as long as the queue lives. Calls wait for it, at most AckWait; nothing
 //     that was to be said before is sent after it.
-//  7. A new owner of a folder finds no leases and no deliveries of the one before: every unfinished job is due.
+//  7. What is decided by the time, leases and deadlines and days, is decided by the server's clock.
+//  8. A new owner of a folder finds no leases and no deliveries of the one before: every unfinished job is due.
 //
 // It refuses streams that exist with settings that would break a promise, messages beyond the server's limit, and
 // to open a folder's store without the folder's lock: the server itself takes none, and two would damage it.

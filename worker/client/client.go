@@ -62,13 +62,16 @@ type Client struct {
 
 // Ingest stores a document's token ids and submits the job that reads them, for workers of the model that id names.
 // The status is of the job that stands: a document that was read before is done at once. o.Tokens is set here, and
-// o.Submitted where it is zero. Errors: ErrKey.
+// o.Submitted and o.Tenant, the store's, where they are zero. Errors: ErrKey.
 func (c *Client) Ingest(ctx context.Context, id cache.Identity, tokens []int32, o worker.IngestOptions) (queue.Status, error) {
 	document, err := worker.StoreDocument(ctx, c.Space, tokens)
 	if err != nil {
 		return queue.Status{}, err
 	}
 	o.Tokens = len(tokens)
+	if o.Tenant == "" {
+		o.Tenant = c.Space.Tenant
+	}
 	if o.Submitted.IsZero() {
 		o.Submitted = time.Now()
 	}
@@ -139,6 +142,9 @@ func (c *Client) Resume(ctx context.Context, order queue.ResumeOrder, o worker.R
 	m, err := c.Space.Manifest(ctx, h.Manifest)
 	if err != nil {
 		return queue.Status{}, err
+	}
+	if o.Tenant == "" {
+		o.Tenant = c.Space.Tenant
 	}
 	if o.Submitted.IsZero() {
 		o.Submitted = time.Now()
