@@ -37,7 +37,7 @@ func (s *Space) PutHandle(ctx context.Context, h Handle) (Digest, error) {
 	}
 	b := h.Encode()
 	d := Sum(b)
-	return d, s.putNamed(ctx, s.handleName(d), b, maxHandleBytes)
+	return d, s.putNamed(ctx, small{name: s.handleName(d), bytes: b, limit: maxHandleBytes})
 }
 
 // Handle reads and checks a handle; whether its time is over is for Valid to say.

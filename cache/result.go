@@ -21,7 +21,7 @@ func (s *Space) PutResult(ctx context.Context, job string, body []byte) (standin
 		return nil, fmt.Errorf("store %s: %d bytes, more than %d: ask for less text", name, len(body), maxResultBytes)
 	}
 	b := append([]byte(resultSum(job, body).String()+"\n"), body...)
-	stored, err := s.putOnce(ctx, name, b, maxResultBytes+resultHead)
+	stored, err := s.putOnce(ctx, small{name: name, bytes: b, limit: maxResultBytes + resultHead})
 	if err != nil {
 		return nil, err
 	}

@@ -124,34 +124,49 @@ func (s *Space) Age(o Object) time.Duration {
 	return s.Now().Sub(o.Time)
 }
 
+// small is a small object on its way into the store.
+type small struct {
+	name   string
+	bytes  []byte
+	limit  int64  // of what may stand under its name
+	staged Staged // nil: it is put from memory
+}
+
+func (s *Space) put(ctx context.Context, o small, how PutMode) error {
+	if o.staged != nil {
+		return o.staged.Put(ctx, o.name, how)
+	}
+	return s.Store.Put(ctx, o.name, bytes.NewReader(o.bytes), int64(len(o.bytes)), how)
+}
+
 // refresh writes a small object again that stands with these bytes, when it is old or has just gone.
-func (s *Space) refresh(ctx context.Context, name string, b []byte) error {
-	o, err := s.Store.Stat(ctx, name)
-	if err == nil && s.Age(o) < RefreshAge || err != nil && !errors.Is(err, ErrNotFound) {
+func (s *Space) refresh(ctx context.Context, o small) error {
+	there, err := s.Store.Stat(ctx, o.name)
+	if err == nil && s.Age(there) < RefreshAge || err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	return s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), Replace)
+	return s.put(ctx, o, Replace)
 }
 
 // putOnce puts a small object if its name is free, and returns the bytes that stand. A lost answer to our own put
 // is read back, and equal is success.
-func (s *Space) putOnce(ctx context.Context, name string, b []byte, limit int64) (standing []byte, err error) {
-	put := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), IfAbsent)
+func (s *Space) putOnce(ctx context.Context, o small) (standing []byte, err error) {
+	put := s.put(ctx, o, IfAbsent)
 	if put == nil {
-		return b, nil
+		return o.bytes, nil
 	}
-	standing, err = s.read(ctx, name, limit)
+	standing, err = s.read(ctx, o.name, o.limit)
 	if errors.Is(put, ErrExists) {
-		if err == nil && bytes.Equal(standing, b) {
-			err = s.refresh(ctx, name, b)
+		if err == nil && bytes.Equal(standing, o.bytes) {
+			err = s.refresh(ctx, o)
 		}
 		return standing, err
 	}
-	if err == nil && bytes.Equal(standing, b) {
+	if err == nil && bytes.Equal(standing, o.bytes) {
 		// It landed. Asking again makes sure that it is durable, too.
-		again := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), IfAbsent)
+		again := s.put(ctx, o, IfAbsent)
 		if again == nil || errors.Is(again, ErrExists) {
-			return b, nil
+			return o.bytes, nil
 		}
 	}
 	return nil, put
@@ -159,19 +174,19 @@ func (s *Space) putOnce(ctx context.Context, name string, b []byte, limit int64)
 
 // putNamed is putOnce for an object whose name holds its digest: what stands there and differs is damaged, and a
 // cut one is written again.
-func (s *Space) putNamed(ctx context.Context, name string, b []byte, limit int64) error {
-	standing, err := s.putOnce(ctx, name, b, limit)
+func (s *Space) putNamed(ctx context.Context, o small) error {
+	standing, err := s.putOnce(ctx, o)
 	switch {
 	case err != nil:
 		return err
-	case bytes.Equal(standing, b):
+	case bytes.Equal(standing, o.bytes):
 		return nil
-	case len(standing) == len(b):
+	case len(standing) == len(o.bytes):
 		return refuse(ErrCorrupt, "object %s is damaged: its %d bytes have the digest %s: delete it, then repeat this",
-			name, len(standing), Sum(standing))
+			o.name, len(standing), Sum(standing))
 	}
-	if err := s.Store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), Replace); err != nil {
-		return fmt.Errorf("store %s again in place of a cut one: %w", name, err)
+	if err := s.put(ctx, o, Replace); err != nil {
+		return fmt.Errorf("store %s again in place of a cut one: %w", o.name, err)
 	}
 	return nil
 }
@@ -192,7 +207,7 @@ func (s *Space) PutDocument(ctx context.Context, tokens []int32) (Digest, error)
 	}
 	b := tokenBytes(tokens)
 	d := Sum(b)
-	return d, s.putNamed(ctx, s.documentName(d), b, maxDocumentBytes)
+	return d, s.putNamed(ctx, small{name: s.documentName(d), bytes: b, limit: maxDocumentBytes})
 }
 
 // Document reads the token ids of a stored document. Errors: ErrNotFound, ErrCorrupt.
@@ -255,7 +270,7 @@ func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Man
 		return Manifest{}, Digest{}, err
 	}
 	d := Sum(b)
-	if err := s.putNamed(ctx, s.manifestName(d), b, maxManifestBytes); err != nil {
+	if err := s.putNamed(ctx, small{name: s.manifestName(d), bytes: b, limit: maxManifestBytes}); err != nil {
 		return Manifest{}, Digest{}, err
 	}
 	m, err = s.Manifest(ctx, d)

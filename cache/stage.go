@@ -1,10 +1,12 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -47,6 +49,8 @@ type Step struct {
 	batch Batch
 	rows  []stagedBlob
 	state []stagedBlob
+
+	mark, node Staged // the small objects, where the store itself keeps what is staged; else nil
 }
 
 type stagedBlob struct {
@@ -81,7 +85,16 @@ func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err 
 		return nil, err
 	}
 	rows, state := s.cut(rowSegments(a.Regions, a.From, a.To)), s.cut(fixedSegments(a.Regions))
-	batch, err := st.Stage(ctx, sizesOf(append(rows[:len(rows):len(rows)], state...)))
+	sizes := sizesOf(append(rows[:len(rows):len(rows)], state...))
+	early := s.Spool == nil // staged in the store: a name is all that the small objects need later
+	if early {
+		more, err := smallSizes(s.keepMark(a), n, rows, state)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, more...)
+	}
+	batch, err := st.Stage(ctx, sizes)
 	if err != nil {
 		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
 	}
@@ -92,28 +105,80 @@ func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err 
 			err = errors.Join(err, batch.Close())
 		}
 	}()
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight)
-	for i, b := range rows {
-		g.Go(func() error { return step.rows[i].fill(gctx, batch, b) })
-	}
-	for i, b := range state {
-		g.Go(func() error { return step.state[i].fill(gctx, batch, b) })
-	}
-	if err := g.Wait(); err != nil {
+	if err := step.fill(ctx, n, stageParts{rows, state, early}); err != nil {
 		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
 	}
-	n.Rows, n.State = blobsOf(step.rows), blobsOf(step.state)
-	step.Node = n.normal()
 	return step, nil
 }
 
-// fill stages one blob while its digest is computed: both only read.
-func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body) (err error) {
-	summed := make(chan Digest, 1)
-	go func() { summed <- b.sum() }()
+// stageParts is what a step stages.
+type stageParts struct {
+	rows, state []*body
+	early       bool // the small objects, too
+}
+
+// fill stages the blobs and describes them. The small objects that go early are written while the disk still takes the
+// blobs: the node as soon as their digests are known.
+func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
+	var hashed sync.WaitGroup
+	hashed.Add(len(p.rows) + len(p.state))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight + 1) // one for the small objects
+	if p.early && t.args.Keep {
+		g.Go(func() (err error) {
+			t.mark, err = addSmall(gctx, t.batch, t.space.keepMark(t.args).bytes)
+			return err
+		})
+	}
+	for i, b := range p.rows {
+		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, hashed.Done) })
+	}
+	for i, b := range p.state {
+		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, hashed.Done) })
+	}
+	hashed.Wait()
+	n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
+	t.Node = n.normal()
+	if p.early {
+		g.Go(func() error {
+			b, err := t.Node.Encode()
+			if err == nil {
+				t.node, err = addSmall(gctx, t.batch, b)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func addSmall(ctx context.Context, batch Batch, b []byte) (Staged, error) {
+	return batch.Add(ctx, bytes.NewReader(b), int64(len(b)))
+}
+
+// smallSizes are those of the small objects of a step. A node is as long before its digests are known.
+func smallSizes(mark small, n Node, rows, state []*body) ([]int64, error) {
+	blank := func(bodies []*body) []Blob {
+		out := make([]Blob, len(bodies))
+		for i, b := range bodies {
+			out[i].Size = b.size
+		}
+		return out
+	}
+	n.Rows, n.State = blank(rows), blank(state)
+	b, err := n.Encode()
+	return []int64{int64(len(mark.bytes)), int64(len(b))}, err
+}
+
+// fill stages one blob while its digest is computed: both only read. hashed is called when the digest is known.
+func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, hashed func()) (err error) {
+	summed := make(chan struct{})
+	go func() {
+		defer close(summed)
+		defer hashed()
+		t.Blob = Blob{b.sum(), b.size}
+	}()
 	t.staged, err = batch.Add(ctx, b, b.size)
-	t.Blob = Blob{<-summed, b.size} // waited for in any case: the bytes belong to the sequence
+	<-summed // waited for in any case: the bytes belong to the sequence
 	if s, ok := t.staged.(interface{ Summed(Digest) }); ok && err == nil {
 		s.Summed(t.Digest)
 	}
@@ -144,7 +209,11 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	wrote := make([]bool, len(t.rows)+len(t.state))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
-	t.space.mark(gctx, g, t.args)
+	if t.args.Keep {
+		mark := t.space.keepMark(t.args)
+		mark.staged = t.mark
+		g.Go(func() error { return t.space.putNamed(gctx, mark) })
+	}
 	for i, b := range t.rows {
 		g.Go(func() (err error) {
 			wrote[i], err = t.space.putBlob(gctx, t.space.blobName(b.Digest), b.Size, b.staged)
@@ -163,7 +232,7 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	for i, b := range append(blobsOf(t.rows), blobsOf(t.state)...) {
 		w.add(b, wrote[i])
 	}
-	n, err := t.space.putNode(ctx, t.Node)
+	n, err := t.space.putNode(ctx, t.Node, t.node)
 	return n, w, err
 }
 

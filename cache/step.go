@@ -52,7 +52,7 @@ func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err
 	if w, err = s.putBlobs(ctx, a, &n); err != nil {
 		return Node{}, w, err
 	}
-	n, err = s.putNode(ctx, n)
+	n, err = s.putNode(ctx, n, nil)
 	return n, w, err
 }
 
@@ -71,11 +71,10 @@ func (s *Space) describe(a StepArgs) (Node, error) {
 	return n, nil
 }
 
-// mark says of a step whose recurrent state is kept that it is, beside its blobs: it means nothing before the node.
-func (s *Space) mark(ctx context.Context, g *errgroup.Group, a StepArgs) {
-	if a.Keep {
-		g.Go(func() error { return s.putNamed(ctx, s.keepName(a.Key), []byte(a.Key.String()+"\n"), 1024) })
-	}
+// keepMark says of a step whose recurrent state is kept that it is. It goes beside the blobs: it means nothing before the
+// node.
+func (s *Space) keepMark(a StepArgs) small {
+	return small{name: s.keepName(a.Key), bytes: []byte(a.Key.String() + "\n"), limit: 1024}
 }
 
 // stateName names the recurrent state of a step: kept, or its job's.
@@ -143,7 +142,9 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	stateName := s.stateName(a)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
-	s.mark(gctx, g, a)
+	if a.Keep {
+		g.Go(func() error { return s.putNamed(gctx, s.keepMark(a)) })
+	}
 	for i, b := range bodies {
 		g.Go(func() (err error) {
 			if err := gctx.Err(); err != nil {
@@ -189,15 +190,15 @@ func (w *Written) add(b Blob, wrote bool) {
 	w.ReusedBytes += b.Size
 }
 
-// putNode puts the node if absent. A standing one that is whole and differs is the determinism alarm; a damaged
+// putNode puts the node if absent; staged may hold its bytes. A standing one that is whole and differs is the determinism alarm; a damaged
 // one proves nothing about it.
-func (s *Space) putNode(ctx context.Context, n Node) (Node, error) {
+func (s *Space) putNode(ctx context.Context, n Node, staged Staged) (Node, error) {
 	n = n.normal()
 	b, err := n.Encode()
 	if err != nil {
 		return Node{}, err
 	}
-	standing, err := s.putOnce(ctx, s.nodeName(n.Key), b, maxNodeBytes)
+	standing, err := s.putOnce(ctx, small{s.nodeName(n.Key), b, maxNodeBytes, staged})
 	if err != nil {
 		return Node{}, err
 	}
