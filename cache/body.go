@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"runtime"
 	"slices"
@@ -46,17 +47,22 @@ func newBody(segs []segment) *body {
 }
 
 // sumPiece is how much is hashed before others may run. A hash holds its processor to the end of a call, while those who
-// write the same bytes wait for one after every write, and the disk for them.
-const sumPiece = 256 << 10
+// move the same bytes wait for one after every call to the system, and the disk for them.
+const sumPiece = 64 << 10
+
+// hashPieces adds data to a hash and lets others run in between.
+func hashPieces(h hash.Hash, data []byte) {
+	for piece := range slices.Chunk(data, sumPiece) {
+		h.Write(piece) // a hash takes everything
+		runtime.Gosched()
+	}
+}
 
 // sum is the digest of the whole body; it moves nothing, so that it may run beside a reader.
 func (b *body) sum() Digest {
 	h := sha256.New()
 	for _, s := range b.segs {
-		for piece := range slices.Chunk(s.data, sumPiece) {
-			h.Write(piece) // a hash takes everything
-			runtime.Gosched()
-		}
+		hashPieces(h, s.data)
 	}
 	return Digest(h.Sum(nil))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -224,10 +223,13 @@ func (s *Space) readBlob(ctx context.Context, name string, b Blob, segs []segmen
 	return nil
 }
 
+// readPiece is how much is read at a time: what was read last is still near when it is hashed.
+const readPiece = 256 << 10
+
 // fill reads a blob into the segments and returns the digest of its bytes, which is computed beside the reading: each
 // takes about as long as the other, and one blob may be most of a state.
 func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
-	if b.Size <= sumPiece { // one read: nothing to compute beside
+	if b.Size <= readPiece { // one read: nothing to compute beside
 		h := sha256.New()
 		err := readSegments(r, b, segs, func(data []byte) { h.Write(data) }) // a hash takes everything
 		return Digest(h.Sum(nil)), err
@@ -236,8 +238,7 @@ func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
 	go func() {
 		h := sha256.New()
 		for data := range pieces {
-			h.Write(data)
-			runtime.Gosched()
+			hashPieces(h, data)
 		}
 		summed <- Digest(h.Sum(nil))
 	}()
@@ -251,7 +252,7 @@ func readSegments(r io.Reader, b Blob, segs []segment, read func([]byte)) error 
 	total := 0
 	for _, seg := range segs {
 		for data := seg.data; len(data) > 0; {
-			n, err := io.ReadFull(r, data[:min(len(data), sumPiece)])
+			n, err := io.ReadFull(r, data[:min(len(data), readPiece)])
 			total += n
 			if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 				err = refuse(ErrCorrupt, "it has %d bytes, not %d", total, b.Size)
