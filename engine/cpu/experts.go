@@ -178,8 +178,7 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 	x.list, x.n = t.row[e.from:e.to], n
 	gate := rows{data: t.inside, stride: width, width: width, first: e.from - t.base, n: n}
 	up := rows{data: floats(&s.values, n*(to-from)), stride: to - from, width: to - from, n: n}
-	product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to}.run(s)
-	product{y: up, x: x, w: &e.Up, from: from, to: to}.run(s)
+	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to}, product{y: up, x: x, w: &e.Up, from: from, to: to})
 	for i := range n {
 		g := gate.at(i)[from:to]
 		s.vector.swiGLU(g, g, up.at(i))

@@ -166,13 +166,14 @@ func (t *expertRun) project(out *rows) {
 	h, width := t.y.width, t.experts.Inner
 	each := t.columns(t.active[len(t.active)-1].to - t.base)
 	blocks := (h + each - 1) / each
+	call := t.newCall()
 	inside := rows{data: t.inside, stride: width, width: width}
 	t.parallel(len(t.active)*blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			e, at := &t.active[i/blocks], i%blocks*each
 			product{
 				y: out.span(e.from, e.to), at: at, x: inside.span(e.from-t.base, e.to-t.base),
-				w: &e.Down, from: at, to: min(at+each, h),
+				w: &e.Down, from: at, to: min(at+each, h), call: call,
 			}.run(s)
 		}
 	})
