@@ -8,6 +8,7 @@ const Strip = 8
 type Packed struct {
 	data         []float32
 	rows, inputs int
+	edge         [Strip * Lanes]float32 // chains of a ragged end: the kernels write whole registers and whole strips
 }
 
 // Inputs is how many inputs at a time a product of many rows takes best: the second cache holds a panel of them beside
@@ -49,8 +50,7 @@ func (s Set) Pack(p *Packed, n, from, inputs int, row func(i int) []float32) {
 // Product goes on with the chains of c [rows of x, columns], at most 32 columns: c[r, j] += x[r, i] * panel[i*32+j], i
 // ascending, fused. They start at zero if first.
 func (s Set) Product(c Rows, x *Packed, panel []float32, columns int, first bool) {
-	var edge [Strip * Lanes]float32 // the kernels write whole registers and whole strips
-	whole := (columns + half - 1) / half * half
+	whole, edge := (columns+half-1)/half*half, Rows{x.edge[:], Lanes}
 	for r := 0; r < x.rows; r += Strip {
 		to, rows := Rows{c.Data[r*c.Step:], c.Step}, min(Strip, x.rows-r)
 		if rows == Strip && columns == whole {
@@ -59,10 +59,10 @@ func (s Set) Product(c Rows, x *Packed, panel []float32, columns int, first bool
 		}
 		t := Tile{Rows: rows, Columns: whole, Inputs: x.inputs, First: first}
 		if !first {
-			copyRows(Rows{edge[:], Lanes}, to, rows, columns)
+			copyRows(edge, to, rows, columns)
 		}
-		s.meet(Rows{edge[:], Lanes}, x, r, panel, t)
-		copyRows(to, Rows{edge[:], Lanes}, rows, columns)
+		s.meet(edge, x, r, panel, t)
+		copyRows(to, edge, rows, columns)
 	}
 }
 
