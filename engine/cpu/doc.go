@@ -49,7 +49,7 @@
 //     look out for the next operation for a fraction of a millisecond, and then end.
 //  4. Weights stay as stored, but for expert records (ops.Arranger) and a copy of those that have a place for one (ops.Panels), which few rows are
 //     multiplied with. An operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
-//     worker, sized by some rows of attention, one tile of experts or 512 rows of 256 inputs, and never rows x context.
+//     worker, sized by some rows of attention, one tile of experts or 256 rows of 1024 inputs, and never rows x context.
 //  5. A Backend may be used from several goroutines, as long as nobody writes a tensor that another uses.
 //
 // It refuses shapes and stored sizes that do not fit, ids out of range, and aliasing in Conv, by panicking: those are

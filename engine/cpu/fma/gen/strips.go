@@ -11,7 +11,7 @@ import (
 // stripRows is how many rows of x stand side by side in a strip.
 const stripRows = 8
 
-// strip is rows x (vecs registers) chains over a strip: whatever the rows' length, their numbers come from one place.
+// strip is rows x (vecs registers) chains over a strip: however long the rows are, their numbers come from one stream.
 func strip(rows, vecs int) {
 	name := fmt.Sprintf("strip512x%dx%d", rows, vecs)
 	kernel(name, "func(c *float32, ldc int, x, panel *float32, n int, first bool)")
@@ -21,11 +21,11 @@ func strip(rows, vecs int) {
 	for r := range rows { // they are written at the end, and often far away
 		for v := range vecs {
 			PREFETCHT0(c.at(r, 64*v))
-			ahead[r] = append(ahead[r], ZMM())
+			acc[r] = append(acc[r], ZMM())
 		}
 	}
 	x, panel, n := load("x"), load("panel"), load("n")
-	begin(wide, ahead)
+	begin(wide, acc)
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
@@ -34,10 +34,10 @@ func strip(rows, vecs int) {
 		ws[v] = ZMM()
 		VMOVUPS(Mem{Base: panel, Disp: 64 * v}, ws[v])
 	}
-	for r := range ahead {
+	for r := range acc {
 		xv := ZMM()
 		VBROADCASTSS(Mem{Base: x, Disp: 4 * r}, xv)
-		for v, a := range ahead[r] {
+		for v, a := range acc[r] {
 			VFMADD231PS(ws[v], xv, a)
 		}
 	}
@@ -46,9 +46,9 @@ func strip(rows, vecs int) {
 	DECQ(n)
 	JMP(LabelRef("loop"))
 	Label("done")
-	for r := range ahead {
-		for v := range ahead[r] {
-			VMOVUPS(ahead[r][v], c.at(r, 64*v))
+	for r := range acc {
+		for v := range acc[r] {
+			VMOVUPS(acc[r][v], c.at(r, 64*v))
 		}
 	}
 	VZEROUPPER()
