@@ -17,7 +17,7 @@ func strip(rows, vecs int) {
 	kernel(name, "func(c *float32, ldc int, x, panel *float32, n int, first bool)")
 	Doc(fmt.Sprintf("%s adds x[%d*i+r] * panel[%d*i+j] to c[r*ldc+j], fused, i < n ascending, for r < %d and j < %d.", name, stripRows, lanes, rows, 16*vecs),
 		"c starts at zero if first. It needs AVX-512F.")
-	c, ahead := newGrid(load("c"), load("ldc"), rows), make([][]VecVirtual, rows)
+	c, acc := newGrid(load("c"), load("ldc"), rows), make([][]VecVirtual, rows)
 	for r := range rows { // they are written at the end, and often far away
 		for v := range vecs {
 			PREFETCHT0(c.at(r, 64*v))
