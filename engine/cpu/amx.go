@@ -14,6 +14,7 @@ type registers struct {
 	set     amx.Set
 	packed  amx.Packed
 	packing packing // what packed is
+	own     int     // calls of this goroutine's own: below zero, so that no other call is named so
 	panel   amx.Panel
 	temp    amx.Temp
 	few     amx.Few

@@ -185,6 +185,9 @@ func (c *chains) block(ps []product, top, n int) {
 // together computes products of the same x: where many rows are packed alike for all, once.
 func together(s *scratch, ps ...product) {
 	c := s.chains
+	if c != nil && c.amx != nil {
+		c.amx.own--
+	}
 	alike := c != nil && ps[0].x.n > fewChains
 	for i := range ps {
 		alike = alike && !c.tiles(ps[i].w) && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
@@ -194,6 +197,9 @@ func together(s *scratch, ps ...product) {
 		return
 	}
 	for _, p := range ps {
+		if p.call == 0 && c != nil && c.amx != nil {
+			p.call = c.amx.own
+		}
 		p.run(s)
 	}
 }
