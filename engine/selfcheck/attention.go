@@ -40,8 +40,12 @@ func blocks() []check {
 	return list
 }
 
-// farTokens is a context in which a GPU gathers the tokens that a row sees.
-const farTokens = 8200
+const (
+	// farTokens is a context in which a GPU gathers the tokens that a row sees.
+	farTokens = 8200
+	// manyRows are more than a GPU takes for a token and its drafts.
+	manyRows = 18
+)
 
 func attention() []check {
 	var list []check
@@ -52,10 +56,12 @@ func attention() []check {
 	for _, hd := range []int{32, 40, 128, 256} {
 		add(ops.AttentionDims{Hq: 6, Hkv: 2, Hd: hd}, 37, 30, ops.RowsF32)
 		add(ops.AttentionDims{Hq: 3, Hkv: 1, Hd: hd}, 2, farTokens, ops.RowsF32)
+		add(ops.AttentionDims{Hq: 3, Hkv: 1, Hd: hd}, manyRows, farTokens, ops.RowsF32)
 	}
 	for _, f := range []ops.RowFormat{ops.RowsF16, ops.RowsQ8} {
 		add(ops.AttentionDims{Hq: 6, Hkv: 2, Hd: 64}, 9, 60, f)
 		add(ops.AttentionDims{Hq: 3, Hkv: 1, Hd: 64}, 2, farTokens, f)
+		add(ops.AttentionDims{Hq: 3, Hkv: 1, Hd: 64}, manyRows, farTokens, f)
 	}
 	add(ops.AttentionDims{Hq: 24, Hkv: 2, Hd: 256}, 5, 70, ops.RowsF32) // the released heads
 	add(ops.AttentionDims{Hq: 1, Hkv: 1, Hd: 32}, 1, 0, ops.RowsF32)

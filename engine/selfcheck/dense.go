@@ -9,7 +9,7 @@ import (
 // checks lists every check.
 func checks() []check {
 	var all []check
-	for _, part := range []func() []check{dense, linear, streams, delta, blocks, attention, experts, ngrams} {
+	for _, part := range []func() []check{dense, linear, streams, reads, delta, blocks, attention, experts, ngrams} {
 		all = append(all, part()...)
 	}
 	return all
@@ -125,6 +125,56 @@ func streams() []check {
 		}})
 	}
 	return list
+}
+
+// reads are gated reads of few and of more rows, with and without what is deferred and what is asked for.
+func reads() []check {
+	var list []check
+	for _, s := range []struct {
+		rows   int
+		inject bool
+	}{{1, true}, {3, false}, {40, true}} {
+		shape := fmt.Sprintf("%d x 4 x 64, 32 between", s.rows)
+		list = append(list, check{"ReadStreams", shape, 5e-3, summed, func(r *run) { read(r, s.rows, s.inject) }})
+	}
+	return list
+}
+
+// read carries a gated read out in one operation where the backend does, else in single ones.
+func read(r *run, rows int, inject bool) {
+	const n, h, low, eps = 4, 64, 32, 1e-6
+	f := form{ops.Affine, 4, 32, ops.BF16}
+	wide, y, gain := r.put(r.normal(rows*n*h, 1), n*h), r.put(r.normal(rows*h, 1), h), r.put(r.normal(rows*n, 1), n)
+	norm, down, up := r.normal(n*h, 1), r.matrix(f, low, n*h), r.matrix(f, n*h, low)
+	in := ops.StreamRead{X: r.blank(rows, h), Wide: wide, Norm: norm, Eps: eps, Down: down, Up: up}
+	if inject {
+		in.Y, in.Inj, in.Inject = y, gain, r.matrix(f, n, n*h)
+	}
+	if s, ok := r.Backend.(ops.StreamReader); ok && s.ReadsStreams(rows) {
+		s.ReadStreams(in)
+	} else {
+		singly(r, in, n, h)
+	}
+	r.out(in.X, wide, gain)
+}
+
+// singly is a gated read in single operations.
+func singly(r *run, in ops.StreamRead, n, h int) {
+	if !in.Y.Empty() {
+		r.Inject(in.Wide, in.Y, in.Inj)
+	}
+	rows := in.X.Rows
+	z, low, u := r.blank(rows, n*h), r.blank(rows, in.Down.Out), r.blank(rows, n*h)
+	r.RMSNorm(z, in.Wide, in.Norm, h, in.Eps)
+	r.Linear(low, z, in.Down)
+	r.SiLU(low, 1/float32(n))
+	r.Linear(u, low, in.Up)
+	r.Sigmoid(u, 1, 1)
+	r.MixStreams(in.X, u, z)
+	if in.Inject.Data != nil {
+		r.Linear(in.Inj, z, in.Inject)
+		r.Sigmoid(in.Inj, 1/float32(n), 2)
+	}
 }
 
 func delta() []check {

@@ -33,7 +33,8 @@ func experts() []check {
 			list = append(list, check{"RunExperts", shape, 1e-2, summed, func(r *run) { mixture(r, s, stored) }})
 		}
 	}
-	return list
+	shape := expertShape{4, 128, 64, form{ops.Affine, 4, 64, ops.BF16}}
+	return append(list, check{"RunExperts", "4 rows, all 4 records at hand", 1e-2, summed, func(r *run) { atHand(r, shape) }})
 }
 
 // route compares a choice, its weights within the bound.
@@ -89,6 +90,53 @@ func mixture(r *run, shape expertShape, stored bool) {
 	r.RunExperts(y, r.put(r.normal(rows*h, 1), h), e, r.Route(r.put(logits, n), k, true))
 	r.out(y)
 }
+
+// atHand runs experts twice: what the first time brought is there the second time, so that nothing is swept.
+func atHand(r *run, shape expertShape) {
+	const n, k = 4, 2
+	rows, h, inner, f := shape.rows, shape.h, shape.inner, shape.f
+	logits := make([]float32, rows*n)
+	for row := range rows {
+		logits[row*n+row%n], logits[row*n+(row+1)%n] = 5, 4 // all have rows
+	}
+	s := &kept{shelf: shelf{r: r}}
+	for range n {
+		s.records = append(s.records, ops.Expert{Gate: r.matrix(f, inner, h), Up: r.matrix(f, inner, h), Down: r.matrix(f, h, inner)})
+	}
+	if s.slots, r.err = r.AllocSlots(shelfSlots, s.records[0].Bytes()); r.err != nil {
+		return
+	}
+	r.slots = append(r.slots, s.slots)
+	e := ops.Experts{N: n, Inner: inner, Records: s}
+	x := r.put(r.normal(rows*h, 1), h)
+	for range 2 {
+		y := r.blank(rows, h)
+		r.RunExperts(y, x, e, r.Route(r.put(logits, n), k, true))
+		if r.err = r.Wait(context.Background()); r.err != nil {
+			return
+		}
+		r.out(y)
+	}
+}
+
+// kept is a shelf that keeps what its first sweep brought.
+type kept struct {
+	shelf
+	all []ops.Expert
+}
+
+// Sweep implements ops.Records.
+func (s *kept) Sweep(wants []ops.Want) ops.Sweep {
+	w := s.shelf.Sweep(wants)
+	s.all = make([]ops.Expert, len(s.records))
+	for _, item := range w.Items() {
+		s.all[item.Expert] = item.Record
+	}
+	return w
+}
+
+// Resident implements ops.Resident.
+func (s *kept) Resident(int) []ops.Expert { return s.all }
 
 // shelfSlots are two groups of records: one is read while the other is used.
 const shelfSlots = 16
