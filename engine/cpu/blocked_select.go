@@ -7,8 +7,13 @@ import (
 	"lector/engine/ops"
 )
 
-// selectRows is how many rows of queries meet a panel of block keys.
-const selectRows = 8
+const (
+	// selectRows is how many rows of queries meet panels of block keys: their scores of a long context still lie in the
+	// second cache.
+	selectRows = 16
+	// selectBlocks is how many block keys they meet side by side: some panels.
+	selectBlocks = 4 * fma.Lanes
+)
 
 // selection is one call of SelectBlocks in the class cpu-f32-blocked.
 type selection struct {
@@ -70,21 +75,25 @@ func (x *selection) score(s *scratch, all *blockScores, from, to int) {
 	for p := range n * h.N {
 		copy(q.Data[p*h.Dim:(p+1)*h.Dim], x.queries.at(all.first + p/h.N)[h.From+p%h.N*h.Stride:])
 	}
-	panel, products := floats(&s.chains.panels, (h.Dim+16)*fma.Lanes), fma.Rows{Data: floats(&s.chains.tile, n*h.N*fma.Lanes), Step: fma.Lanes}
+	each := (h.Dim + 16) * fma.Lanes
+	panels, sums := floats(&s.chains.panels, selectBlocks/fma.Lanes*each), floats(&s.more, selectBlocks)
+	products := fma.Rows{Data: floats(&s.chains.tile, n*h.N*selectBlocks), Step: selectBlocks}
 	scale := float32(1 / math.Sqrt(float64(h.Dim)))
-	for at := from; at < to; at += fma.Lanes {
-		have := min(fma.Lanes, to-at)
-		s.chains.set.Transpose(panel, fma.Rows{Data: x.keys.data[at*x.keys.stride:], Step: x.keys.stride}, have, h.Dim)
-		s.chains.set.Dots(products, q, panel, fma.Tile{Rows: n * h.N, Columns: fma.Lanes, Inputs: h.Dim, First: true})
+	for at := from; at < to; at += selectBlocks {
+		have := min(selectBlocks, to-at)
+		for j := 0; j < have; j += fma.Lanes {
+			keys := fma.Rows{Data: x.keys.data[(at+j)*x.keys.stride:], Step: x.keys.stride}
+			s.chains.set.Transpose(panels[j/fma.Lanes*each:], keys, min(fma.Lanes, have-j), h.Dim)
+		}
+		s.chains.set.Dots(products, q, panels, fma.Tile{Rows: n * h.N, Columns: (have + fma.Lanes - 1) / fma.Lanes * fma.Lanes, Inputs: h.Dim, Next: each, First: true})
 		for i := range n {
+			clear(sums[:have])
+			for head := range h.N {
+				s.vector.addPositive(sums[:have], products.Data[(i*h.N+head)*selectBlocks:])
+			}
 			row := all.scores[i*all.blocks+at:][:have]
 			clear(row)
-			for head := range h.N {
-				s.vector.addPositive(row, products.Data[(i*h.N+head)*fma.Lanes:])
-			}
-			for j, v := range row {
-				row[j] = v * scale
-			}
+			s.vector.addScaled(row, sums, scale)
 		}
 	}
 }
