@@ -193,10 +193,11 @@ func sizesOf(bodies []*body) []int64 {
 	return out
 }
 
+// blobsOf are the descriptions alone: what is staged may still be on its way.
 func blobsOf(staged []stagedBlob) []Blob {
 	out := make([]Blob, len(staged))
-	for i, t := range staged {
-		out[i] = t.Blob
+	for i := range staged {
+		out[i] = staged[i].Blob
 	}
 	return out
 }
