@@ -118,7 +118,7 @@ func markEarly(cells []Cell, at []int) []int {
 
 // handlesOnTheWay makes the handles that the order wants for the part that is stored by now.
 func (in *ingest) handlesOnTheWay(ctx context.Context) error {
-	for len(in.wanted) > 0 && in.cells[in.wanted[0]].To <= in.lastGood {
+	for len(in.wanted) > 0 && in.cells[in.wanted[0]].To <= in.good() {
 		i := in.wanted[0]
 		in.wanted = in.wanted[1:]
 		e := queue.Event{Type: queue.EventHandle, Tokens: in.cells[i].To, Total: len(in.tokens)}

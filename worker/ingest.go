@@ -190,7 +190,8 @@ func (in *ingest) catchUp(ctx context.Context) error {
 				return err
 			}
 		}
-		in.nodes, in.lastGood = nodes, max(in.lastGood, nodes[n-1].To)
+		in.nodes = nodes
+		in.reached(nodes[n-1].To)
 		return nil
 	})
 	if err == nil {
@@ -353,7 +354,8 @@ func (in *ingest) store(ctx context.Context, step cache.StepArgs) error {
 	if err != nil {
 		return err
 	}
-	in.nodes, in.lastGood = append(in.nodes, node), step.To
+	in.nodes = append(in.nodes, node)
+	in.reached(step.To)
 	in.count(node, written)
 	return in.dropSuperseded(ctx, node)
 }

@@ -88,7 +88,8 @@ func (r *resume) keep(ctx context.Context) error {
 		return err
 	}
 	d := cache.Sum(h.Encode())
-	r.result.Handle, r.result.HandleDigest, r.lastGood = cache.HandleName(d), d.String(), h.Tokens
+	r.result.Handle, r.result.HandleDigest = cache.HandleName(d), d.String()
+	r.reached(h.Tokens)
 	return r.Space.DropRolling(ctx, r.job.ID, nil)
 }
 

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"sync"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -18,9 +20,33 @@ func (w *Worker) jobLog(job queue.Job, attempt int) *zap.Logger {
 
 // say writes a line of the attempt's log.
 func (a *attempt) say(level zapcore.Level, text string, fields ...zap.Field) {
-	if line := a.log.Check(level, text); line != nil {
-		line.Write(append(fields, zap.Int("boundary", a.lastGood))...)
+	line := a.log.Check(level, text)
+	if line == nil {
+		return
 	}
+	a.stored.mu.Lock() // no line of a job names a boundary before that of the line above it
+	defer a.stored.mu.Unlock()
+	line.Write(append(fields, zap.Int("boundary", a.stored.tokens))...)
+}
+
+// stored is how far an attempt's document is known to be stored. Events that are told beside the work name it in the log.
+type stored struct {
+	mu     sync.Mutex
+	tokens int // of the deepest boundary
+}
+
+// good is the deepest boundary known to be stored, in tokens.
+func (a *attempt) good() int {
+	a.stored.mu.Lock()
+	defer a.stored.mu.Unlock()
+	return a.stored.tokens
+}
+
+// reached notes that a boundary is stored, unless a deeper one is known.
+func (a *attempt) reached(tokens int) {
+	a.stored.mu.Lock()
+	defer a.stored.mu.Unlock()
+	a.stored.tokens = max(a.stored.tokens, tokens)
 }
 
 // levelOf is how much an event matters in a log that goes on for weeks: that an attempt began is worth a line,

@@ -156,7 +156,8 @@ func (r *resume) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.lastGood, r.result.Usage.Restored = r.manifest.Tokens, r.manifest.Tokens
+	r.reached(r.manifest.Tokens)
+	r.result.Usage.Restored = r.manifest.Tokens
 	if r.order.Keep {
 		r.keeper = newKeeper(r)
 	}

@@ -57,7 +57,7 @@ func (in *ingest) landed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store the state at %d: %w", u.end, err)
 	}
-	in.lastGood = max(in.lastGood, u.end)
+	in.reached(u.end)
 	in.count(u.node, u.written)
 	return nil
 }

@@ -104,7 +104,7 @@ type attempt struct {
 
 	identity cache.Identity
 	standing *queue.Status // the job was final before
-	lastGood int           // tokens of the deepest boundary known to be stored
+	stored   stored        // how far
 	early    queue.State   // what the job ended as before its work was done; "": it did not
 	result   any           // of work that was done in this attempt
 }
@@ -297,7 +297,7 @@ func (a *attempt) carryOut(ctx context.Context, fate Fate, err error) error {
 	case Release:
 		return a.delivery.Release(ctx)
 	case Reject, Alarm:
-		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.lastGood, Host: a.Host, Alarm: a.alarmOf(err)}
+		dead := queue.Dead{Class: fate.Class, Reason: err.Error(), LastGood: a.good(), Host: a.Host, Alarm: a.alarmOf(err)}
 		status := a.setStatus(ctx, queue.Status{State: queue.Failed, Dead: &dead})
 		if errors.Is(status, queue.ErrLost) {
 			return status // somebody else has the last word
