@@ -35,7 +35,7 @@
 //     have one accumulator, as above.
 //  3. Attention's softmax is of float32(score*scale), which is rounded before the largest is subtracted.
 //
-// The class "cpu-amx" is for processors of x86 with tile registers, and half as fast again where there are many rows. It is
+// The class "cpu-amx" is for processors of x86 with tile registers, and up to half as fast again where there are many rows. It is
 // "cpu-f32-blocked" but for products with affine and bf16 weights of whole groups, whose order package amx says. It loses
 // nothing: a float32 goes through the tiles in three parts. One or few rows take longer than in "cpu-f32-blocked".
 //
