@@ -28,6 +28,7 @@ type ingest struct {
 	seq      engine.Sequence // holds the state at their end; nil while nothing is to be computed
 	wanted   []int           // cells at whose end the order wants a handle that is still to come
 	pending  *upload         // of the last of nodes, while it is on its way into the store
+	beyond   bool            // cells are stored that nothing can go on from
 	receipt  Receipt
 }
 
@@ -247,13 +248,20 @@ func (in *ingest) cell(ctx context.Context) error {
 			in.unclaim(ctx, claim)
 		}
 	}()
-	if waited {
+	stored := false
+	if !waited {
+		if stored, err = in.storedMeanwhile(ctx, i); err != nil {
+			return err
+		}
+	}
+	if waited || stored {
 		if err := in.catchUp(ctx); err != nil {
 			return err
 		}
 		if len(in.nodes) > i {
 			return nil
 		}
+		in.beyond = stored
 	}
 	stats, probe, err := in.compute(ctx, in.cells[i])
 	if err != nil {
@@ -283,34 +291,6 @@ func (in *ingest) landedOr(ctx context.Context, err error) error {
 		return lost
 	}
 	return err
-}
-
-// claim waits until nobody else computes the cell, and says whether somebody did.
-func (in *ingest) claim(ctx context.Context, name string) (waited bool, err error) {
-	err = in.lap(ctx, "claim", &in.receipt.Seconds.Wait, func(ctx context.Context) error {
-		for {
-			l, err := in.Queue.Acquire(ctx, name, in.config.LeaseTTL)
-			if err == nil {
-				in.alive.hold(name, l)
-				return nil
-			}
-			if !errors.Is(err, queue.ErrHeld) {
-				return fmt.Errorf("claim %s: %w", name, err)
-			}
-			waited = true
-			if err := in.drained(); err != nil {
-				return err
-			}
-			select {
-			case <-time.After(in.config.WaitPoll):
-			case <-in.drain:
-				return errDrain
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-	})
-	return waited, err
 }
 
 // compute prefills one cell. The probe is what the trunk says at its end, whatever token comes next.
