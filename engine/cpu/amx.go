@@ -14,7 +14,6 @@ type registers struct {
 	set     amx.Set
 	packed  amx.Packed
 	packing packing // what packed is
-	own     int     // calls of this goroutine's own: below zero, so that no other call is named so
 	panel   amx.Panel
 	temp    amx.Temp
 	few     amx.Few
@@ -23,9 +22,7 @@ type registers struct {
 // runTiles computes the product in tile registers (package amx). How it is cut changes no bit.
 func (p product) runTiles(c *chains) {
 	r := c.amx
-	if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
-		p.w = own
-	}
+	p = p.inTiles(c.set)
 	if p.x.n <= amx.FewRows && r.set.SuitsFew(p.w) && p.from%(fma.Lanes/2) == 0 {
 		r.few.Pack(p.x.n, p.x.at, p.w)
 		r.few.Outputs(p.w, p.from, p.to, func(row, o int, products []float32) {

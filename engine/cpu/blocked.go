@@ -51,9 +51,7 @@ func (p product) runChains(c *chains) {
 // manyRows computes products of the same x, whose matrices have inputs of one kind, for n rows.
 func (c *chains) manyRows(n int, ps ...product) {
 	for i, p := range ps {
-		if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
-			ps[i].w = own
-		}
+		ps[i] = p.inTiles(c.set)
 	}
 	rows := rowsOf(c.set, ps[0].w)
 	for top := 0; top < n; top += rows {
@@ -70,15 +68,20 @@ func rowsOf(set fma.Set, w *ops.Matrix) int {
 func (p *product) fewCodes(c *chains) {
 	x := p.few(c)
 	tile := fma.Rows{Data: floats(&c.tile, fma.FewRows*fma.FewOutputs), Step: fma.FewOutputs}
-	w := p.w
-	if own := tiled(c.set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
-		w = own
-	}
+	w := p.inTiles(c.set).w
 	for o := p.from; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
 		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: w, Row: o, N: n}, &c.temp)
 		p.keep(tile, 0, o, n)
 	}
+}
+
+// inTiles is p by its matrix's own copy in tiles, where there is one and p begins with a tile.
+func (p product) inTiles(set fma.Set) product {
+	if own := tiled(set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
+		p.w = own
+	}
+	return p
 }
 
 // tiled is a matrix's own copy in tiles, or nil where it has no place for one.
@@ -185,9 +188,6 @@ func (c *chains) block(ps []product, top, n int) {
 // together computes products of the same x: where many rows are packed alike for all, once.
 func together(s *scratch, ps ...product) {
 	c := s.chains
-	if c != nil && c.amx != nil {
-		c.amx.own--
-	}
 	alike := c != nil && ps[0].x.n > fewChains
 	for i := range ps {
 		alike = alike && !c.tiles(ps[i].w) && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
@@ -197,9 +197,6 @@ func together(s *scratch, ps ...product) {
 		return
 	}
 	for _, p := range ps {
-		if p.call == 0 && c != nil && c.amx != nil {
-			p.call = c.amx.own
-		}
 		p.run(s)
 	}
 }

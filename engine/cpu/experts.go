@@ -178,7 +178,9 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
 	x.list, x.n = t.row[e.from:e.to], n
 	gate := rows{data: t.inside, stride: width, width: width, first: e.from - t.base, n: n}
 	up := rows{data: floats(&s.values, n*(to-from)), stride: to - from, width: to - from, n: n}
-	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to}, product{y: up, x: x, w: &e.Up, from: from, to: to})
+	call := t.newCall()
+	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to, call: call},
+		product{y: up, x: x, w: &e.Up, from: from, to: to, call: call})
 	for i := range n {
 		g := gate.at(i)[from:to]
 		s.vector.swiGLU(g, g, up.at(i))

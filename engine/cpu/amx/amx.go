@@ -75,6 +75,11 @@ type Packed struct {
 
 // Pack splits n rows of x, which `at` names, for products with weights like m.
 func (s Set) Pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix) {
+	s.pack(p, n, at, m, high)
+}
+
+// pack is Pack for kernels that go through so many rows of a tile.
+func (s Set) pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix, rows int) {
 	p.n, p.cut = n, cutOf(m)
 	whole := (n + Rows - 1) / Rows * Rows
 	p.parts, p.sums = grow(p.parts, whole*m.In*parts), grow(p.sums, whole*p.groups)
@@ -84,7 +89,7 @@ func (s Set) Pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix) {
 			from[i] = at(r + i)[:m.In]
 		}
 		s.split(p, r, min(high, n-r), &from)
-		for i := n - r; i < high; i++ { // what lies in a tile beside rows that are wanted is computed with them, and no more
+		for i := n - r; i < rows; i++ { // what lies in a tile beside rows that are wanted is computed with them, and no more
 			p.zero(r, i)
 		}
 	}

@@ -29,17 +29,11 @@ type Few struct {
 
 // Pack splits n <= FewRows rows of x, for products with weights like m.
 func (f *Few) Pack(n int, at func(r int) []float32, m *ops.Matrix) {
-	p := &f.packed
-	p.n, p.cut = n, cutOf(m)
-	p.parts, p.sums = grow(p.parts, high*m.In*parts), grow(p.sums, Rows*p.groups)
-	var rows [high][]float32
-	for i := range n {
-		rows[i] = at(i)[:m.In]
+	rows := FewRows
+	if n == 1 { // few1's
+		rows = 1
 	}
-	Tiles.split(p, 0, n, &rows)
-	for i := n; n > 1 && i < FewRows; i++ {
-		p.zero(0, i)
-	}
+	Tiles.pack(&f.packed, n, at, m, rows)
 }
 
 // Outputs calls keep with the products of the packed rows and up to 64 outputs of m, which SuitsFew, at a time: those of

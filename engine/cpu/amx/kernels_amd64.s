@@ -308,92 +308,31 @@ DATA shape4<>+48(SB)/8, $0x1004040404040404
 DATA shape4<>+56(SB)/8, $0
 GLOBL shape4<>(SB), RODATA|NOPTR, $64
 
+// Two codes of a word, for a row of a tile, are the lowest of Z11.
+#define PAIR4(at) \
+	VPSLLD     $12, Z11, Z10; \
+	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
+	VPERMW     Z12, Z11, Z11; \
+	VMOVDQU32  Z11, at(BX)
+
+// A word of 16 outputs becomes four rows of a tile.
+#define WORD4(from, at) \
+	VMOVDQU32 from(R11)(R12*1), Z8; \
+	VMOVDQA32 Z8, Z11; \
+	PAIR4((at)); \
+	VPSRLD $8, Z8, Z11; \
+	PAIR4((at+64)); \
+	VPSRLD $16, Z8, Z11; \
+	PAIR4((at+128)); \
+	VPSRLD $24, Z8, Z11; \
+	PAIR4((at+192))
+
 // Words of 32 inputs of 16 outputs become a tile.
 #define TILE4(from, at) \
-	VMOVDQU32 (from+0)(R11)(R12*1), Z8; \
-	VPSLLD $12, Z8, Z10; \
-	VMOVDQA32 Z8, Z11; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+0)(BX); \
-	VPSRLD $8, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+64)(BX); \
-	VPSRLD $16, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+128)(BX); \
-	VPSRLD $24, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+192)(BX); \
-	VMOVDQU32 (from+64)(R11)(R12*1), Z8; \
-	VPSLLD $12, Z8, Z10; \
-	VMOVDQA32 Z8, Z11; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+256)(BX); \
-	VPSRLD $8, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+320)(BX); \
-	VPSRLD $16, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+384)(BX); \
-	VPSRLD $24, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+448)(BX); \
-	VMOVDQU32 (from+128)(R11)(R12*1), Z8; \
-	VPSLLD $12, Z8, Z10; \
-	VMOVDQA32 Z8, Z11; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+512)(BX); \
-	VPSRLD $8, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+576)(BX); \
-	VPSRLD $16, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+640)(BX); \
-	VPSRLD $24, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+704)(BX); \
-	VMOVDQU32 (from+192)(R11)(R12*1), Z8; \
-	VPSLLD $12, Z8, Z10; \
-	VMOVDQA32 Z8, Z11; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+768)(BX); \
-	VPSRLD $8, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+832)(BX); \
-	VPSRLD $16, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+896)(BX); \
-	VPSRLD $24, Z8, Z11; \
-	VPSLLD $12, Z11, Z10; \
-	VPTERNLOGD $0xD8, Z13, Z10, Z11; \
-	VPERMW Z12, Z11, Z11; \
-	VMOVDQU32 Z11, (at+960)(BX)
+	WORD4((from), (at)); \
+	WORD4((from+64), (at+256)); \
+	WORD4((from+128), (at+512)); \
+	WORD4((from+192), (at+768))
 
 // A group of the outputs whose codes begin at `words` of a call becomes two tiles.
 #define UNPACK4(words, at) \
