@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"lector/queue"
 )
 
@@ -39,20 +38,11 @@ func (q *Queue) Unpause(ctx context.Context) error {
 
 // Paused returns the pause that stands, or nil.
 func (q *Queue) Paused(ctx context.Context) (*queue.Pause, error) {
-	call, cancel := q.call(ctx)
-	defer cancel()
-	entry, err := q.jobs.Get(call, pauseKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil
+	var p *queue.Pause
+	if err := q.setting(ctx, pauseKey, "the pause", &p); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, q.fail(ctx, err, "read whether the queue is paused")
-	}
-	var p queue.Pause
-	if err := json.Unmarshal(entry.Value(), &p); err != nil {
-		return nil, fmt.Errorf("decode the pause of the queue: %w", err)
-	}
-	return &p, nil
+	return p, nil
 }
 
 // gate is the answer to whether the queue is paused, asked for while one look for a job goes on.
