@@ -36,14 +36,14 @@ static void *new_stack_pointer(char *top, void (*entry)()) {
 #error "fibers need x86-64 or aarch64"
 #endif
 
-static size_t stack_stride() { return STACK_BYTES + page_bytes(); }
+static size_t stack_stride() { return STACK_BYTES + PAGE_BYTES; }
 
 // Stacks are made as they are needed: each guard page costs a mapping, and a process has about 65,000.
 static char *take_stack(Context *c) {
   if (c->free_stacks > 0) return c->free_stack[--c->free_stacks];
   char *guard = c->stack_base + (size_t)c->stacks++ * stack_stride();
-  mprotect(guard, page_bytes(), PROT_NONE);
-  return guard + page_bytes();
+  mprotect(guard, PAGE_BYTES, PROT_NONE);
+  return guard + PAGE_BYTES;
 }
 
 // Tops of stacks differ in their page offset, or they would all fall into the same cache sets.
@@ -59,36 +59,36 @@ static uint64_t next_random(Context *c) {
   return c->random;
 }
 
+// Lanes that may run, and a lane that may no longer.
+static void make_ready(Context *c, Simdgroup &s, uint32_t lanes) {
+  s.ready |= lanes;
+  if (s.ready) c->ready |= 1u << (&s - c->simd);
+}
+static void make_waiting(Context *c, Simdgroup &s, uint32_t lane) {
+  s.ready &= ~lane;
+  if (!s.ready) c->ready &= ~(1u << (&s - c->simd));
+}
+
+// The first bit that is set at place or after it, or else from the lowest on. One must be set.
+static int next_bit(uint32_t bits, int place) {
+  uint32_t turned = bits >> place | bits << (-place & 31);
+  return (__builtin_ctz(turned) + place) & 31;
+}
+
 // The next ready thread in the schedule's order, or -1.
 static int pick(Context *c) {
-  int first = c->current >> 5;
+  if (!c->ready) return -1;
   if (c->launch->seed == SEED_FORWARD) {
-    if (uint32_t ready = c->simd[first].ready) {
-      int lane = c->current & 31;
-      uint32_t later = lane == 31 ? 0 : ready & ~((2u << lane) - 1);
-      return first * LANES + __builtin_ctz(later ? later : ready);
-    }
-    for (int i = 1; i < c->simdgroups; i++) {
-      int s = first + i < c->simdgroups ? first + i : first + i - c->simdgroups;
-      if (uint32_t ready = c->simd[s].ready) return s * LANES + __builtin_ctz(ready);
-    }
-    return -1;
+    int first = c->current >> 5, s = next_bit(c->ready, first);
+    return s * LANES + next_bit(c->simd[s].ready, s == first ? (c->current + 1) & 31 : 0);
   }
   if (c->launch->seed == SEED_REVERSE) {
-    for (int s = c->simdgroups - 1; s >= 0; s--)
-      if (uint32_t ready = c->simd[s].ready) return s * LANES + 31 - __builtin_clz(ready);
-    return -1;
+    int s = 31 - __builtin_clz(c->ready);
+    return s * LANES + 31 - __builtin_clz(c->simd[s].ready);
   }
-  int start = (int)(next_random(c) % (uint64_t)c->simdgroups);
-  for (int i = 0; i < c->simdgroups; i++) {
-    int s = (start + i) % c->simdgroups;
-    if (uint32_t ready = c->simd[s].ready) {
-      int turn = next_random(c) & 31;
-      uint32_t turned = ready >> turn | (turn ? ready << (32 - turn) : 0);
-      return s * LANES + ((__builtin_ctz(turned) + turn) & 31);
-    }
-  }
-  return -1;
+  uint64_t random = next_random(c); // two numbers: of 32 bits, and of another five
+  int s = next_bit(c->ready, (int)((random & 0xffffffff) * (uint64_t)c->simdgroups >> 32));
+  return s * LANES + next_bit(c->simd[s].ready, (int)(random >> 59));
 }
 
 static void fiber_main();

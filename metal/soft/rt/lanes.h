@@ -60,7 +60,7 @@ static void run_collective(Context *c, Simdgroup &s, uint32_t lanes) {
   s.op[__builtin_ctz(lanes)](s.payload, lanes);
   c->collective--;
   s.at_simd &= ~lanes;
-  s.ready |= lanes;
+  make_ready(c, s, lanes);
 }
 
 static void fail_divergent(Context *c, Simdgroup &s, uint32_t lanes) {
@@ -82,7 +82,8 @@ extern "C" __attribute__((visibility("default"))) void msl_rt_simd(msl_collectiv
   uint32_t bit = 1u << lane;
   Simdgroup &s = c->simd[c->current >> 5];
   s.payload[lane] = payload, s.op[lane] = op, s.file[lane] = file, s.line[lane] = line;
-  s.ready &= ~bit, s.at_simd |= bit;
+  s.at_simd |= bit;
+  make_waiting(c, s, bit);
   if (s.at_simd == s.live) {
     meet(c, s);
     if (!c->failed && (s.ready & bit) && c->launch->seed == SEED_FORWARD) return;
@@ -108,7 +109,7 @@ extern "C" __attribute__((visibility("default"))) void msl_rt_simd_barrier(int f
 static void open_barrier(Context *c) {
   for (int i = 0; i < c->simdgroups; i++) {
     if (c->simd[i].at_barrier == c->simd[i].live && has_products(c, c->simd[i])) settle(c, c->simd[i]);
-    c->simd[i].ready |= c->simd[i].at_barrier;
+    make_ready(c, c->simd[i], c->simd[i].at_barrier);
     c->simd[i].at_barrier = 0;
   }
   c->waiting = 0;
@@ -141,7 +142,8 @@ extern "C" __attribute__((visibility("default"))) void msl_rt_barrier(int flags,
   Context *c = here;
   int lane = c->current & 31;
   Simdgroup &s = c->simd[c->current >> 5];
-  s.ready &= ~(1u << lane), s.at_barrier |= 1u << lane;
+  s.at_barrier |= 1u << lane;
+  make_waiting(c, s, 1u << lane);
   s.file[lane] = file, s.line[lane] = line;
   c->waiting++, c->barrier_flags |= flags;
   if (c->waiting == c->live) {
@@ -155,7 +157,8 @@ extern "C" __attribute__((visibility("default"))) void msl_rt_barrier(int flags,
 static void thread_ended(Context *c) {
   Simdgroup &s = c->simd[c->current >> 5];
   uint32_t bit = 1u << (c->current & 31);
-  s.live &= ~bit, s.ready &= ~bit;
+  s.live &= ~bit;
+  make_waiting(c, s, bit);
   c->live--;
   if (s.at_simd && s.at_simd == s.live) meet(c, s);
   if (!c->failed && c->waiting && c->waiting == c->live) meet_at_barrier(c);

@@ -3,7 +3,7 @@
 #pragma once
 #include "fiber.h"
 
-static size_t array_stride() { return ARRAY_BYTES + page_bytes(); }
+static size_t array_stride() { return ARRAY_BYTES + PAGE_BYTES; }
 
 static void *place_array(Context *c, int slot, const char *name, size_t bytes, size_t align) {
   Array &a = c->array[slot];
@@ -50,7 +50,7 @@ static Context *new_context() {
   if (!c->fiber || stacks == MAP_FAILED || arrays == MAP_FAILED || products == MAP_FAILED) return nullptr;
   c->products = (msl_product *)products;
   c->stack_base = (char *)stacks, c->array_base = (char *)arrays;
-  for (int i = 0; i < ARRAYS; i++) mprotect(c->array_base + i * array_stride() + ARRAY_BYTES, page_bytes(), PROT_NONE);
+  for (int i = 0; i < ARRAYS; i++) mprotect(c->array_base + i * array_stride() + ARRAY_BYTES, PAGE_BYTES, PROT_NONE);
   return c;
 }
 

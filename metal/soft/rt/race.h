@@ -28,10 +28,11 @@ struct Cell {
 
 enum { DEVICE_MEMORY = 0, THREADGROUP_MEMORY = 1, LAUNCH_BITS = 26, CELL_SPAN = 2 };
 
-static Access access_now(Context *c, int kind, unsigned bytes) {
+// An access of the running thread, of no byte yet.
+static Access access_now(Context *c, int kind) {
   unsigned t = (unsigned)c->current;
   return Access{c->launch->queue << LAUNCH_BITS | c->launch->launch, c->group, c->epoch[kind], (uint16_t)t,
-                (uint16_t)(c->simd[t >> 5].epoch[kind] << 2 | bytes)};
+                (uint16_t)(c->simd[t >> 5].epoch[kind] << 2)};
 }
 
 // Says whether an earlier access is not ordered before this one.
@@ -54,31 +55,37 @@ static bool same_span(const Access &a, const Access &b) {
   return a.launch == b.launch && a.group == b.group && a.barrier == b.barrier && a.detail >> 2 == b.detail >> 2;
 }
 
+// What is accessed, for a message.
 struct Target {
-  const char *kind; // "buffer" or "threadgroup array"
-  const char *name;
+  const char *array; // its name, or null for a buffer
+  int buffer;
   long offset;
 };
 
-static void fail_race(Context *c, const Access &before, const char *did, const char *does, const Target &at, uintptr_t pc) {
-  char thread_name[96];
+static const char *describe(const Target &at, char *text, size_t bytes) {
+  if (at.array) snprintf(text, bytes, "threadgroup array %s at offset %ld", at.array, at.offset);
+  else snprintf(text, bytes, "buffer %d at offset %ld", at.buffer, at.offset);
+  return text;
+}
+
+static void fail_race(Context *c, const Access &before, const char *did, const char *does, const Target &target, uintptr_t pc) {
+  char thread_name[96], at[96];
   who(c, thread_name, sizeof thread_name);
+  describe(target, at, sizeof at);
   if (before.launch != (c->launch->queue << LAUNCH_BITS | c->launch->launch)) {
-    fail(c, pc, "race on %s %s at offset %ld: launch %u of queue %u %s it, %s %s it with no event between", at.kind, at.name, at.offset,
+    fail(c, pc, "race on %s: launch %u of queue %u %s it, %s %s it with no event between", at,
          before.launch & ((1u << LAUNCH_BITS) - 1), before.launch >> LAUNCH_BITS, did, thread_name, does);
     return;
   }
   if (before.group != c->group) {
-    fail(c, pc, "race on %s %s at offset %ld: thread %u of threadgroup %u %s it, %s %s it, and nothing orders threadgroups", at.kind, at.name,
-         at.offset, before.thread, before.group, did, thread_name, does);
+    fail(c, pc, "race on %s: thread %u of threadgroup %u %s it, %s %s it, and nothing orders threadgroups", at,
+         before.thread, before.group, did, thread_name, does);
     return;
   }
-  fail(c, pc, "race on %s %s at offset %ld: thread %u %s it, %s %s it with no barrier between", at.kind, at.name, at.offset,
-       before.thread, did, thread_name, does);
+  fail(c, pc, "race on %s: thread %u %s it, %s %s it with no barrier between", at, before.thread, did, thread_name, does);
 }
 
-static void check_cell(Context *c, Cell *cell, int kind, unsigned bytes, bool writes, const Target &at, uintptr_t pc) {
-  Access now = access_now(c, kind, bytes);
+static void check_cell(Context *c, Cell *cell, int kind, Access now, bool writes, const Target &at, uintptr_t pc) {
   const char *does = writes ? "writes" : "reads";
   if (unordered(c, cell->write, now, kind)) {
     fail_race(c, cell->write, "wrote", does, at, pc);
@@ -104,9 +111,12 @@ static void check_cell(Context *c, Cell *cell, int kind, unsigned bytes, bool wr
 // Checks the cells of an access; shadow is the cell that holds the byte at origin.
 static void check_cells(Context *c, Cell *shadow, uintptr_t origin, uintptr_t at, size_t bytes, int kind, bool writes, Target target, uintptr_t pc) {
   origin &= ~(uintptr_t)(CELL_SPAN - 1);
+  Access now = access_now(c, kind);
   for (size_t k = 0; k < bytes;) {
     unsigned odd = (at + k) % CELL_SPAN, n = odd || bytes - k == 1 ? 1 : 2;
-    check_cell(c, &shadow[(at + k - origin) / CELL_SPAN], kind, n == 2 ? 3 : 1 << odd, writes, target, pc);
+    Access part = now;
+    part.detail |= n == 2 ? 3 : 1 << odd;
+    check_cell(c, &shadow[(at + k - origin) / CELL_SPAN], kind, part, writes, target, pc);
     k += n, target.offset += n;
   }
 }
@@ -121,22 +131,25 @@ static void check_array(Context *c, uintptr_t at, size_t bytes, bool writes, uin
          writes ? "writes" : "reads", bytes, inside, a.p ? a.name : "?", a.bytes);
     abandon(c);
   }
-  check_cells(c, c->array_shadow, (uintptr_t)c->array_base, at, bytes, THREADGROUP_MEMORY, writes, Target{"threadgroup array", a.name, inside}, pc);
+  check_cells(c, c->array_shadow, (uintptr_t)c->array_base, at, bytes, THREADGROUP_MEMORY, writes, Target{a.name, 0, inside}, pc);
 }
 
-// Checks an access to a bound buffer; false if it touches none.
+// Says whether an access lies within what is bound at index i.
+static bool within(Context *c, int i, uintptr_t at, size_t bytes) {
+  uintptr_t p = (uintptr_t)c->args.buffer[i];
+  return p && at >= p && at + bytes <= p + c->args.length[i];
+}
+
+// Checks an access to a bound buffer; false if it touches none. Most are to the one that the last was to.
 static bool check_buffer(Context *c, uintptr_t at, size_t bytes, bool writes, uintptr_t pc) {
-  for (int i = 0; i < MSL_BINDINGS; i++) {
-    uintptr_t p = (uintptr_t)c->args.buffer[i], n = c->args.length[i];
-    if (!p || at < p || at + bytes > p + n) continue;
-    if (Cell *shadow = c->launch->shadow[i]) {
-      char name[16];
-      snprintf(name, sizeof name, "%d", i);
-      check_cells(c, shadow, p, at, bytes, DEVICE_MEMORY, writes, Target{"buffer", name, (long)(at - p)}, pc);
-    }
-    return true;
-  }
-  return false;
+  int i = c->last_buffer;
+  if (!within(c, i, at, bytes))
+    for (i = 0; i < MSL_BINDINGS && !within(c, i, at, bytes);) i++;
+  if (i == MSL_BINDINGS) return false;
+  c->last_buffer = i;
+  uintptr_t p = (uintptr_t)c->args.buffer[i];
+  if (Cell *shadow = c->launch->shadow[i]) check_cells(c, shadow, p, at, bytes, DEVICE_MEMORY, writes, Target{nullptr, i, (long)(at - p)}, pc);
+  return true;
 }
 
 // Finds the loaded object that the kernel is in.

@@ -16,7 +16,7 @@ static uint32_t group_at(const msl_launch *l, uint32_t i, uint32_t groups) {
 static void start_group(Context *c, uint32_t group) {
   const msl_launch *l = c->launch;
   c->group = group;
-  c->live = c->threads, c->waiting = 0, c->barrier_flags = 0;
+  c->live = c->threads, c->waiting = 0, c->barrier_flags = 0, c->ready = 0;
   c->current = LANES - 1; // so that the forward schedule begins with thread 0
   c->random = (l->seed * 0x9e3779b97f4a7c15ull + group) * 0xbf58476d1ce4e5b9ull | 1;
   c->threadgroup_bytes = 0;
@@ -28,7 +28,9 @@ static void start_group(Context *c, uint32_t group) {
   for (int s = 0; s < c->simdgroups; s++) {
     int lanes = c->threads - s * LANES;
     Simdgroup &q = c->simd[s];
-    q.live = q.ready = lanes >= LANES ? ~0u : (1u << lanes) - 1;
+    q.live = lanes >= LANES ? ~0u : (1u << lanes) - 1;
+    q.ready = 0;
+    make_ready(c, q, q.live);
     q.at_simd = q.at_barrier = 0;
     q.epoch[0] = q.epoch[1] = 0;
   }
@@ -104,7 +106,7 @@ extern "C" __attribute__((visibility("default"))) int msl_run(const msl_launch *
   c->threads = (int)(launch->threads[0] * launch->threads[1] * launch->threads[2]);
   c->simdgroups = (c->threads + LANES - 1) / LANES;
   c->free_stacks = 0; // after an error, stacks are still held by threads that never ended
-  for (int i = c->stacks - 1; i >= 0; i--) c->free_stack[c->free_stacks++] = c->stack_base + (size_t)i * stack_stride() + page_bytes();
+  for (int i = c->stacks - 1; i >= 0; i--) c->free_stack[c->free_stacks++] = c->stack_base + (size_t)i * stack_stride() + PAGE_BYTES;
   prepare_threads(c);
   run_groups(c, first, last);
   c->fault.armed = false;

@@ -87,6 +87,7 @@ struct Context {
   msl_args args; // the launch's, with this context's threadgroup memory
   int threads, simdgroups;
   int current, live, waiting; // the running fiber; fibers left; fibers at the barrier
+  uint32_t ready;             // one bit a simdgroup with a ready lane
   int barrier_flags;
   bool failed;
   int collective; // depth of collectives: their memory accesses are nobody's
@@ -105,6 +106,7 @@ struct Context {
   uint32_t epoch[2]; // barriers so far: on device memory, on threadgroup memory
   uint32_t group;
   Cell *array_shadow;
+  int last_buffer; // the binding that was accessed last; only where to look first
   uintptr_t object_first, object_last; // where the kernel's object lies; 0 until asked for
   Fault fault;
 };
@@ -115,7 +117,8 @@ extern "C" {
 STATIC_TLS msl_here msl_now;
 }
 
-static size_t page_bytes() { return (size_t)sysconf(_SC_PAGESIZE); }
+// Asked for once: what is computed from it, the race detector needs at every access.
+static const size_t PAGE_BYTES = (size_t)sysconf(_SC_PAGESIZE);
 
 // The place of an instruction within the kernel's object.
 static uint64_t place_of(Context *c, uintptr_t pc) {
