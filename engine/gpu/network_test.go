@@ -21,7 +21,7 @@ import (
 
 const fixtures = "../../tests/fixtures"
 
-var long = flag.Bool("long", false, "run the long fixtures on the device as well")
+var long = flag.Bool("long", false, "run what is too long for every run, instead of the rest: the long fixtures, and all checks of the others")
 
 // fixtureCase is a fixture, and how its prompt is cut into chunks.
 type fixtureCase struct {
@@ -37,11 +37,12 @@ func fixtureCases() []fixtureCase {
 	}
 }
 
-// eachFixture runs a test on every fixture that this run is for.
+// eachFixture runs a test on every fixture that this run is for. The long ones take the software device a minute
+// together: the soft step of tests/run runs them, and not the short ones again, which the unit step has run.
 func eachFixture(t *testing.T, test func(t *testing.T, m *model)) {
 	for _, c := range fixtureCases() {
-		if c.long && !*long {
-			continue // more than half a minute each on the software device: the soft step of tests/run runs them
+		if c.long != *long {
+			continue
 		}
 		t.Run(c.name, func(t *testing.T) { test(t, openModel(t, c)) })
 	}
@@ -168,7 +169,7 @@ func relative(got, want []float32) float64 {
 	return math.Sqrt(off / max(all, 1e-30))
 }
 
-// In float32 the network meets the fixture as the CPU does, choices, states and greedy text included.
+// In float32 the network has the fixture's logits.
 func TestNetworkFloat32(t *testing.T) {
 	eachFixture(t, func(t *testing.T, m *model) {
 		b := open(t, gpu.Options{Float32: true})
@@ -177,21 +178,30 @@ func TestNetworkFloat32(t *testing.T) {
 		if !(d < 1e-4) {
 			t.Errorf("logits are off by %.1e of their length, want under 1e-4", d)
 		}
-		if m.name != "tiny" && !*long {
-			return
-		}
-		report, err := m.fixture.Check(context.Background(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
-			return qwen4exp.Open(m.checkpoint, b, qwen4exp.Options{HiddenNorm: norm})
-		}, m.chunk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !report.OK() {
-			var text strings.Builder
-			report.Print(&text)
-			t.Error("the fixture is not met:\n" + text.String())
-		}
 	})
+}
+
+// In float32 the network meets the fixture as the CPU does, choices, states and greedy text included.
+func TestNetworkMeetsTheFixture(t *testing.T) {
+	for _, c := range fixtureCases() {
+		if *long == (c.name == "tiny") {
+			continue // one in every run, all the others in the long one
+		}
+		t.Run(c.name, func(t *testing.T) {
+			m, b := openModel(t, c), open(t, gpu.Options{Float32: true})
+			report, err := m.fixture.Check(context.Background(), func(norm qwen4exp.HiddenNorm) (*qwen4exp.Engine, error) {
+				return qwen4exp.Open(m.checkpoint, b, qwen4exp.Options{HiddenNorm: norm})
+			}, m.chunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !report.OK() {
+				var text strings.Builder
+				report.Print(&text)
+				t.Error("the fixture is not met:\n" + text.String())
+			}
+		})
+	}
 }
 
 // Staged in half and choosing for itself, the network differs from the CPU's choices only where these were nearly made

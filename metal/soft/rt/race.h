@@ -194,7 +194,7 @@ static void on_access(void *p, size_t bytes, bool writes, uintptr_t pc) {
     check_array(c, at, bytes, writes, pc);
     return;
   }
-  if (check_buffer(c, at, bytes, writes, pc) || private_memory(c, at)) return;
+  if (private_memory(c, at) || check_buffer(c, at, bytes, writes, pc)) return;
   char thread_name[96], what[160];
   describe_address(c, at, what, sizeof what);
   fail(c, pc, "out of bounds: %s %s %zu bytes at %s", who(c, thread_name, sizeof thread_name), writes ? "writes" : "reads", bytes, what);
