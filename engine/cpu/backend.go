@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"lector/engine/cpu/amx"
 	"lector/engine/cpu/fma"
@@ -58,6 +57,8 @@ type Backend struct {
 	lookbacks lookbacks
 	cuts      sync.Pool // of *pieces
 	held      sync.Pool // of *outputs, which a call of RunExperts holds
+
+	shared arenas // where small tensors lie
 
 	failed sync.Mutex
 	err    error // the first since the last Wait
@@ -121,28 +122,12 @@ func (b *Backend) Alloc(rows, cols int) (ops.Tensor, error) {
 		return ops.Tensor{}, fmt.Errorf("allocate %d x %d floats: %d bytes wanted, %d of the limit of %d bytes are left: use a smaller chunk or raise the limit",
 			rows, cols, bytes, b.limit-(lent-bytes), b.limit)
 	}
-	floats, free, err := allocate(rows * cols)
+	floats, free, err := b.shared.get(rows * cols)
 	if err != nil {
 		b.lent.Add(-bytes)
 		return ops.Tensor{}, fmt.Errorf("allocate %d x %d floats: %w", rows, cols, err)
 	}
 	return ops.Tensor{Rows: rows, Cols: cols, Mem: &memory{floats, free}}, nil
-}
-
-// mappedFloats is the size from which on memory is mapped, outside of Go's heap: what lives there lets the collector
-// wait until there is as much garbage, and a memory budget would be worth half of what it says.
-const mappedFloats = 1 << 14
-
-// allocate returns n zeroed floats and how to give them back, nil for memory of Go's heap.
-func allocate(n int) ([]float32, func(), error) {
-	if n < mappedFloats {
-		return make([]float32, n), nil, nil
-	}
-	slots, err := stream.Memory(1, 4*n)
-	if err != nil {
-		return nil, nil, err
-	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(slots.Mem[0]))), n), slots.Free, nil
 }
 
 // Free gives the whole allocation behind t back. Freeing an empty tensor, or one twice, is harmless.

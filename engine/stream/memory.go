@@ -28,6 +28,6 @@ func Memory(n, size int) (ops.Slots, error) {
 		at := int(start) + i*stride
 		slots.Mem[i] = data[at : at+size : at+stride]
 	}
-	slots.Release = func(i int) { drop(slots.Mem[i][:stride]) }
+	slots.Release = func(i int) { Drop(slots.Mem[i][:stride]) }
 	return slots, nil
 }

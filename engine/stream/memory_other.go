@@ -7,5 +7,5 @@ func allocate(n int) (data []byte, free func(), err error) {
 	return make([]byte, n+PageBytes), func() {}, nil
 }
 
-// drop does nothing where memory is not mapped.
-func drop([]byte) {}
+// Drop does nothing where memory is not mapped.
+func Drop([]byte) {}
