@@ -111,7 +111,8 @@ type Sequence interface {
 // MaxDrafts is the most drafts one Decode takes.
 const MaxDrafts = 3
 
-// Choose picks the token at pos from the logits of the row before it. It must be a pure function.
+// Choose picks the token at pos from the logits of the row before it. It must be a pure function. nil picks the greedy
+// token, the largest logit and the lower id of equals, and spares an engine to bring the logits to the host.
 type Choose func(pos Pos, logits []float32) Token
 
 // Step is what a chunk's last row says.

@@ -89,8 +89,11 @@ kernel void hyper_read_norm(constant StreamReadParams &p [[buffer(PARAMS)]],
   for (uint c = index; c < p.width; c += size.x) z[start + c] = wide[start + c] * r * scale[g * p.width + c];
 }
 
-// The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (READ_OUTPUTS columns, row);
-// a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of linear_matvec_*.
+#define READ_CHUNK 1024 // inputs that hyper_read_mix stages at a time
+
+// The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (tile, row), a tile as many
+// columns as a simdgroup has lanes for; a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of
+// linear_matvec_*.
 //
 //   x [rows, h], z [rows, n*h], low [rows, r], data, scales, biases: Up [n*h, r] as stored
 kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
@@ -101,32 +104,34 @@ kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
                            device const uchar *scales [[buffer(READ_SCALES)]],
                            device const uchar *biases [[buffer(READ_BIASES)]],
                            uint2 group [[threadgroup_position_in_grid]],
+                           uint index [[thread_index_in_threadgroup]],
                            uint sg [[simdgroup_index_in_threadgroup]],
                            uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float gates[READ_STREAMS * READ_OUTPUTS];
-  const uint row = group.y, first = group.x * READ_OUTPUTS, outputs = min(uint(READ_OUTPUTS), p.width - first);
+  threadgroup float gates[READ_STREAMS * SIMD_WIDTH / 4];
+  threadgroup float4 xs[READ_CHUNK / 4];
+  threadgroup float whole[READ_CHUNK / 8];
+  const uint row = group.y, lanes = matvec_lanes(p.low), across = SIMD_WIDTH / lanes, first = group.x * across;
   StoredMatrix w;
   w.data = data;
   w.scales = scales;
   w.biases = biases;
   w.in = p.low;
-  const bool wide = stored_wide(w);
-  for (uint g = sg; g < p.streams; g += BLOCK_SIMDS) {
-    float total[READ_OUTPUTS];
-    for (int o = 0; o < READ_OUTPUTS; o++) total[o] = 0.0f;
-    for (uint s = 0; s < BLOCK_SIMDS; s++) { // what each of linear_matvec's simdgroups adds up
-      float sums[READ_OUTPUTS];
-      if (wide) matvec_sums<1, READ_OUTPUTS, BLOCK_SIMDS, true>(sums, w, g * p.width + first, outputs, low + ulong(row) * p.low, 1, s, lane);
-      else matvec_sums<1, READ_OUTPUTS, BLOCK_SIMDS, false>(sums, w, g * p.width + first, outputs, low + ulong(row) * p.low, 1, s, lane);
-      for (int o = 0; o < READ_OUTPUTS; o++) total[o] += sums[o];
-    }
-    if (lane == 0)
-      for (uint o = 0; o < READ_OUTPUTS; o++)
-        if (o < outputs) gates[g * READ_OUTPUTS + o] = sigmoid(total[o]);
+  for (uint base = 0; base < p.streams; base += BLOCK_SIMDS) {
+    const uint g = base + sg;
+    OwnOutputs own;
+    own.apart = across;
+    own.first = min(g, p.streams - 1) * p.width + first + lane / lanes;
+    own.end = min(g, p.streams - 1) * p.width + p.width;
+    device const float *in = low + ulong(row) * p.low;
+    const bool again = base > 0 && p.low <= READ_CHUNK;
+    float sum[1];
+    if (lanes == 4) matvec_sums<1, 1, 4, READ_CHUNK, 3, false>(sum, w, own, in, 1, xs, whole, again, index, BLOCK_THREADS);
+    else matvec_sums<1, 1, 16, READ_CHUNK, 2, false>(sum, w, own, in, 1, xs, whole, again, index, BLOCK_THREADS);
+    if (g < p.streams && lane % lanes == 0) gates[g * across + lane / lanes] = sigmoid(sum[0]);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (sg != 0 || lane >= outputs) return;
+  if (sg != 0 || lane >= across || first + lane >= p.width) return;
   float sum = 0.0f;
-  for (uint g = 0; g < p.streams; g++) sum = fma(gates[g * READ_OUTPUTS + lane], z[(ulong(row) * p.streams + g) * p.width + first + lane], sum);
+  for (uint g = 0; g < p.streams; g++) sum = fma(gates[g * across + lane], z[(ulong(row) * p.streams + g) * p.width + first + lane], sum);
   x[ulong(row) * p.width + first + lane] = sum / float(p.streams);
 }

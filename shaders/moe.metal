@@ -126,15 +126,17 @@ METAL_FUNC StoredMatrix expert_at(device const uint *table, uint expert, device 
   return w;
 }
 
-// The products of one row with outputs [first, first+OUTPUTS) of a matrix, of which `outputs` are there, by SIMDS simdgroups.
-template <int OUTPUTS, int SIMDS>
-METAL_FUNC void expert_sums(thread float *sums, StoredMatrix w, uint first, uint outputs, device const float *row, uint sg, uint lane) {
-  if (stored_wide(w)) matvec_sums<1, OUTPUTS, SIMDS, true>(sums, w, first, outputs, row, 1, sg, lane);
-  else matvec_sums<1, OUTPUTS, SIMDS, false>(sums, w, first, outputs, row, 1, sg, lane);
+// The sums of some outputs of a matrix over one row, whose inputs a simdgroup (ALONE) or the threadgroup stages.
+template <int OUTPUTS, int LONG, int SHORT, int B, bool ALONE>
+METAL_FUNC void expert_sums(thread float *sums, StoredMatrix w, OwnOutputs own, device const float *row, threadgroup float4 *xs, threadgroup float *whole, uint index, uint threads) {
+  if (matvec_lanes(w.in) == 4) matvec_sums<1, OUTPUTS, 4, SHORT, B, ALONE>(sums, w, own, row, 1, xs, whole, false, index, threads);
+  else matvec_sums<1, OUTPUTS, 16, LONG, B, ALONE>(sums, w, own, row, 1, xs, whole, false, index, threads);
 }
+#define FEW_CHUNK 2560 // inputs that a threadgroup stages at a time
+#define FEW_SUM_CHUNK 640 // inputs that a simdgroup of moe_few_sum stages at a time
 
-// moe_few: y = x W^T for pairs of few rows, float32 from end to end. One threadgroup per (VECTOR_OUTPUTS outputs, pair),
-// whose simdgroups share the inputs. A pair whose expert is none of the table gets no numbers: its logits were none.
+// moe_few: y = x W^T for pairs of few rows, float32 from end to end. One threadgroup per (tile, pair): as many outputs as
+// it has threads for. A pair whose expert is none of the table gets no numbers: its logits were none.
 //
 //   y      [pairs, outputs]   outputs [from, from+outputs) of the product
 //   x      [*, inputs]    rows of the chunk through rows [pairs], or a row for every pair
@@ -150,24 +152,27 @@ kernel void moe_few(device float *y [[buffer(EXPERT_Y)]],
                     device const uchar *biases [[buffer(EXPERT_BIASES)]],
                     constant ExpertFewParams &p [[buffer(PARAMS)]],
                     uint2 group [[threadgroup_position_in_grid]],
-                    uint simd [[simdgroup_index_in_threadgroup]],
-                    uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[BLOCK_SIMDS * VECTOR_OUTPUTS];
-  const uint pair = group.y, first = group.x * VECTOR_OUTPUTS, outputs = min(uint(VECTOR_OUTPUTS), p.outputs - first);
+                    uint index [[thread_index_in_threadgroup]]) {
+  threadgroup float4 xs[FEW_CHUNK / 4];
+  threadgroup float whole[FEW_CHUNK / 8];
+  const uint pair = group.y, lanes = matvec_lanes(p.inputs);
   const bool known = ids[pair] < p.experts;
   const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
-  float sums[VECTOR_OUTPUTS];
-  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(sums, w, p.from + first, outputs, x + ulong(p.listed != 0 ? rows[pair] : pair) * p.inputs, simd, lane);
-  if (lane == 0)
-    for (int o = 0; o < VECTOR_OUTPUTS; o++) partial[simd * VECTOR_OUTPUTS + o] = sums[o];
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (simd != 0 || lane >= outputs) return;
-  float total = 0.0f;
-  for (uint s = 0; s < BLOCK_SIMDS; s++) total += partial[s * VECTOR_OUTPUTS + lane];
-  y[ulong(pair) * p.outputs + first + lane] = known ? total : NAN;
+  OwnOutputs own;
+  own.apart = BLOCK_THREADS / lanes;
+  own.first = p.from + group.x * FEW_ACROSS * own.apart + index / lanes;
+  own.end = p.from + p.outputs;
+  float sums[FEW_ACROSS];
+  expert_sums<FEW_ACROSS, FEW_CHUNK, 1024, 2, false>(sums, w, own, x + ulong(p.listed != 0 ? rows[pair] : pair) * p.inputs, xs, whole, index, BLOCK_THREADS);
+  if (index % lanes != 0) return;
+  for (int o = 0; o < FEW_ACROSS; o++) {
+    const uint output = own.first + uint(o) * own.apart;
+    if (output < own.end) y[ulong(pair) * p.outputs + (output - p.from)] = known ? sums[o] : NAN;
+  }
 }
 
-// moe_few_inside: y = silu(Gate x) * Up x for pairs of few rows, as moe_few and moe_activate would have it.
+// moe_few_inside: y = silu(Gate x) * Up x for pairs of few rows, as moe_few and moe_activate would have it. One threadgroup
+// per (tile, pair): half of its simdgroups have the gate's outputs, the others the same of Up.
 //
 //   y   [pairs, outputs]
 //   x   [*, inputs]    rows of the chunk: through rows [pairs] where they are listed, else by the pair's place
@@ -185,34 +190,41 @@ kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
                            device const uchar *biases_up [[buffer(EXPERT_BIASES_UP)]],
                            constant ExpertFewParams &p [[buffer(PARAMS)]],
                            uint2 group [[threadgroup_position_in_grid]],
-                           uint simd [[simdgroup_index_in_threadgroup]],
-                           uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[2 * BLOCK_SIMDS * VECTOR_OUTPUTS];
-  const uint pair = group.y, first = group.x * VECTOR_OUTPUTS, outputs = min(uint(VECTOR_OUTPUTS), p.outputs - first);
-  const bool known = ids[pair] < p.experts;
+                           uint index [[thread_index_in_threadgroup]]) {
+  threadgroup float4 xs[FEW_CHUNK / 4];
+  threadgroup float whole[FEW_CHUNK / 8];
+  threadgroup float ups[BLOCK_THREADS / 2 / 4 * FEW_ACROSS];
+  const uint side = BLOCK_THREADS / 2, mine = index % side;
+  const uint pair = group.y, lanes = matvec_lanes(p.inputs);
+  const bool known = ids[pair] < p.experts, second = index >= side;
   const uint expert = known ? ids[pair] : 0;
+  const StoredMatrix gate = expert_at(table, expert, data, scales, biases, p.inputs);
+  const StoredMatrix up = expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs);
+  StoredMatrix w;
+  w.data = second ? up.data : gate.data;
+  w.scales = second ? up.scales : gate.scales;
+  w.biases = second ? up.biases : gate.biases;
+  w.in = p.inputs;
+  OwnOutputs own;
+  own.apart = side / lanes;
+  own.first = p.from + group.x * FEW_ACROSS * own.apart + mine / lanes;
+  own.end = p.from + p.outputs;
   device const float *row = x + ulong(p.listed != 0 ? rows[pair] : pair / p.slots) * p.inputs;
-  float gate[VECTOR_OUTPUTS], up[VECTOR_OUTPUTS];
-  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(gate, expert_at(table, expert, data, scales, biases, p.inputs), p.from + first, outputs, row, simd, lane);
-  expert_sums<VECTOR_OUTPUTS, BLOCK_SIMDS>(up, expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs), p.from + first, outputs, row, simd, lane);
-  if (lane == 0)
-    for (int o = 0; o < VECTOR_OUTPUTS; o++) {
-      partial[simd * VECTOR_OUTPUTS + o] = gate[o];
-      partial[(BLOCK_SIMDS + simd) * VECTOR_OUTPUTS + o] = up[o];
-    }
+  float sums[FEW_ACROSS];
+  expert_sums<FEW_ACROSS, FEW_CHUNK, 1024, 2, false>(sums, w, own, row, xs, whole, index, BLOCK_THREADS);
+  if (second && mine % lanes == 0)
+    for (int o = 0; o < FEW_ACROSS; o++) ups[uint(o) * own.apart + mine / lanes] = sums[o];
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (simd != 0 || lane >= outputs) return;
-  float g = 0.0f, u = 0.0f;
-  for (uint s = 0; s < BLOCK_SIMDS; s++) {
-    g += partial[s * VECTOR_OUTPUTS + lane];
-    u += partial[(BLOCK_SIMDS + s) * VECTOR_OUTPUTS + lane];
+  if (second || mine % lanes != 0) return;
+  for (int o = 0; o < FEW_ACROSS; o++) {
+    const uint output = own.first + uint(o) * own.apart;
+    if (output < own.end) y[ulong(pair) * p.outputs + (output - p.from)] = known ? silu(sums[o]) * ups[uint(o) * own.apart + mine / lanes] : NAN;
   }
-  y[ulong(pair) * p.outputs + first + lane] = known ? silu(g) * u : NAN;
 }
 
 // moe_few_sum: y[r] = sum over r's slots, in slot order, of weight * W x of the slot, for few rows whose pairs stand by
-// their slots: the bits of moe_few and moe_sum. One threadgroup per (FEW_OUTPUTS outputs, row), and as many simdgroups for
-// each output's slots, BLOCK_SIMDS at a time, each a whole slot's product in the order of moe_few.
+// their slots: the bits of moe_few and moe_sum. One threadgroup per (tile, row), a tile as many outputs as a simdgroup has
+// lanes for; each of FEW_SIMDS simdgroups has every FEW_SIMDS'th slot.
 //
 //   y   [rows, outputs]    x  [pairs, inputs]    weight  [rows, slots]
 kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
@@ -227,26 +239,27 @@ kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
                         uint2 group [[threadgroup_position_in_grid]],
                         uint simd [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float products[ROUTE_SLOTS * FEW_OUTPUTS];
-  const uint row = group.y, first = group.x * FEW_OUTPUTS, outputs = min(uint(FEW_OUTPUTS), p.outputs - first);
-  for (uint slot = simd; slot < p.slots; slot += BLOCK_SIMDS) {
+  threadgroup float products[ROUTE_SLOTS * SIMD_WIDTH / 4];
+  threadgroup float4 xs[FEW_SIMDS * FEW_SUM_CHUNK / 4];
+  threadgroup float whole[FEW_SIMDS * FEW_SUM_CHUNK / 8];
+  const uint row = group.y, lanes = matvec_lanes(p.inputs), across = SIMD_WIDTH / lanes, first = group.x * across;
+  OwnOutputs own;
+  own.apart = across;
+  own.first = p.from + first + lane / lanes;
+  own.end = p.from + p.outputs;
+  for (uint slot = simd; slot < p.slots; slot += FEW_SIMDS) {
     const uint pair = row * p.slots + slot;
     const bool known = ids[pair] < p.experts;
     const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
-    float total[FEW_OUTPUTS];
-    for (int o = 0; o < FEW_OUTPUTS; o++) total[o] = 0.0f;
-    for (uint s = 0; s < BLOCK_SIMDS; s++) { // what each of moe_few's simdgroups adds up
-      float sums[FEW_OUTPUTS];
-      expert_sums<FEW_OUTPUTS, BLOCK_SIMDS>(sums, w, p.from + first, outputs, x + ulong(pair) * p.inputs, s, lane);
-      for (int o = 0; o < FEW_OUTPUTS; o++) total[o] += sums[o];
-    }
-    if (lane == 0)
-      for (int o = 0; o < FEW_OUTPUTS; o++) products[slot * FEW_OUTPUTS + o] = known ? total[o] : NAN;
+    float sum[1];
+    expert_sums<1, FEW_SUM_CHUNK / 512 * 512, FEW_SUM_CHUNK, 5, true>(sum, w, own, x + ulong(pair) * p.inputs, xs + simd * (FEW_SUM_CHUNK / 4),
+                                                                     whole + simd * (FEW_SUM_CHUNK / 8), lane, SIMD_WIDTH);
+    if (lane % lanes == 0) products[slot * across + lane / lanes] = known ? sum[0] : NAN;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (simd != 0 || lane >= outputs) return;
+  if (simd != 0 || lane >= across || first + lane >= p.outputs) return;
   float sum = 0.0f;
-  for (uint slot = 0; slot < p.slots; slot++) sum += weight[row * p.slots + slot] * products[slot * FEW_OUTPUTS + lane];
+  for (uint slot = 0; slot < p.slots; slot++) sum += weight[row * p.slots + slot] * products[slot * across + lane];
   y[ulong(row) * p.outputs + first + lane] = sum;
 }
 

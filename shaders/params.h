@@ -20,9 +20,10 @@
 
 #define VECTOR_ROWS 16    // the most rows whose Linear goes through the matrix-vector kernel; more go through tiles
 #define VECTOR_TILE 4     // rows that one of its threadgroups carries at a time
-#define VECTOR_OUTPUTS 8  // outputs of one threadgroup of the matrix-vector kernel
 #define VECTOR_THREADS 128 // its threads
-#define VECTOR_LONG 2048  // inputs from which on a lane takes sixteen 4-bit codes at a time instead of eight
+#define VECTOR_LONG 1024   // inputs from which on more lanes share an output than four
+#define VECTOR_OUTPUTS 8   // outputs of one threadgroup of the matrix-vector kernel for so many inputs
+#define VECTOR_TWO_WORDS 2048 // inputs from which on its lanes take sixteen 4-bit codes at a time instead of eight
 
 // What is done to the outputs of a product with few rows before they are written.
 
@@ -70,6 +71,19 @@ struct MatvecParams {
 #define MATVEC_BIASES1 15
 #define MATVEC_BIASES2 16
 #define MATVEC_BIASES3 17
+
+// The largest value of a row, in pieces of PICK_COLUMNS columns: dense_pick.
+#define PICK_COLUMNS 2048
+#define PICK_THREADS 256
+struct PickParams {
+  uint32_t cols;    // of a row
+  uint32_t choices; // the first columns, of which one is picked
+  uint32_t pieces;  // of a row
+};
+#define PICK_VALUE 1  // [T, pieces] the largest of a piece
+#define PICK_COLUMN 2 // [T, pieces] its column, or a column that is not finite from PICK_BAD on
+#define PICK_Y 3      // [T, cols]
+#define PICK_BAD 1073741824 // past every column
 
 // Rows of a stored matrix by number: dense_embed.
 struct EmbedParams {
@@ -173,4 +187,3 @@ struct StreamReadParams {
 #define READ_SCALES 5
 #define READ_BIASES 6
 #define READ_STREAMS 16 // n at most
-#define READ_OUTPUTS 4 // columns of x of a threadgroup of hyper_read_mix

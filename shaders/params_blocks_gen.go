@@ -244,8 +244,11 @@ const ExpertBiasesUp = 12
 // ExpertWeight: moe_few_sum: [T, k]
 const ExpertWeight = 9
 
-// FewOutputs: outputs of a threadgroup of moe_few_sum
-const FewOutputs = 4
+// FewAcross: outputs of an expert that lanes of moe_few and moe_few_inside have at once
+const FewAcross = 2
+
+// FewSimds: simdgroups of a threadgroup of moe_few_sum
+const FewSimds = 10
 
 // ActivateGate: [pairs, Inner]
 const ActivateGate = 1

@@ -4,12 +4,13 @@ package shaders
 
 import "structs"
 
-const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\n"
+const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(PickParams) == 12, \"PickParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\n"
 
 func paramsStructs() []any {
 	return []any{
 		LinearParams{},
 		MatvecParams{},
+		PickParams{},
 		EmbedParams{},
 		NormParams{},
 		ElementParams{},
@@ -54,14 +55,17 @@ const VectorRows = 16
 // VectorTile: rows that one of its threadgroups carries at a time
 const VectorTile = 4
 
-// VectorOutputs: outputs of one threadgroup of the matrix-vector kernel
-const VectorOutputs = 8
-
 // VectorThreads: its threads
 const VectorThreads = 128
 
-// VectorLong: inputs from which on a lane takes sixteen 4-bit codes at a time instead of eight
-const VectorLong = 2048
+// VectorLong: inputs from which on more lanes share an output than four
+const VectorLong = 1024
+
+// VectorOutputs: outputs of one threadgroup of the matrix-vector kernel for so many inputs
+const VectorOutputs = 8
+
+// VectorTwoWords: inputs from which on its lanes take sixteen 4-bit codes at a time instead of eight
+const VectorTwoWords = 2048
 
 // AfterNothing: a number that the kernels share.
 const AfterNothing = 0
@@ -134,6 +138,24 @@ const MatvecBiases2 = 16
 
 // MatvecBiases3: a number that the kernels share.
 const MatvecBiases3 = 17
+
+// PickColumns: The largest value of a row, in pieces of PICK_COLUMNS columns: dense_pick.
+const PickColumns = 2048
+
+// PickThreads: a number that the kernels share.
+const PickThreads = 256
+
+// PickValue: [T, pieces] the largest of a piece
+const PickValue = 1
+
+// PickColumn: [T, pieces] its column, or a column that is not finite from PICK_BAD on
+const PickColumn = 2
+
+// PickY: [T, cols]
+const PickY = 3
+
+// PickBad: past every column
+const PickBad = 1073741824
 
 // EmbedY: [T, In]
 const EmbedY = 1
@@ -234,9 +256,6 @@ const ReadBiases = 6
 // ReadStreams: n at most
 const ReadStreams = 16
 
-// ReadOutputs: columns of x of a threadgroup of hyper_read_mix
-const ReadOutputs = 4
-
 // LinearParams: A product with a stored matrix: linear_gemm_*.
 type LinearParams struct {
 	_       structs.HostLayout
@@ -255,6 +274,14 @@ type MatvecParams struct {
 	After   [4]uint32 // an AFTER_*
 	Scale   [4]float32
 	Gain    [4]float32
+}
+
+// PickParams: a parameter block.
+type PickParams struct {
+	_       structs.HostLayout
+	Cols    uint32 // of a row
+	Choices uint32 // the first columns, of which one is picked
+	Pieces  uint32 // of a row
 }
 
 // EmbedParams: Rows of a stored matrix by number: dense_embed.

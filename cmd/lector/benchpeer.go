@@ -207,7 +207,7 @@ func (p *peerBench) generate(ctx context.Context, seq engine.Sequence) (float64,
 		if i == 1 {
 			start = time.Now()
 		}
-		out, err := seq.Decode(ctx, []engine.Token{next}, bench.Greedy)
+		out, err := seq.Decode(ctx, []engine.Token{next}, nil)
 		if err != nil {
 			return 0, err
 		}

@@ -111,16 +111,5 @@ func step(ctx context.Context, seq engine.Sequence, next engine.Token, n int) (e
 		}
 		batch = append(batch, drafts...)
 	}
-	return seq.Decode(ctx, batch, Greedy)
-}
-
-// Greedy chooses the largest logit, the lower id of equals.
-func Greedy(_ engine.Pos, logits []float32) engine.Token {
-	best := 0
-	for i, v := range logits {
-		if v > logits[best] {
-			best = i
-		}
-	}
-	return engine.Token(best)
+	return seq.Decode(ctx, batch, nil)
 }

@@ -12,7 +12,7 @@ const readRows = 64
 var _ ops.StreamReader = (*Backend)(nil)
 
 // ReadsStreams says that the rows are enough to decode all weights once for each item of work, or few.
-func (b *Backend) ReadsStreams(rows int) bool {
+func (b *Backend) ReadsStreams(rows, _ int) bool {
 	return b.fused() && rows >= readRows*b.workers || b.TakesFew(rows)
 }
 

@@ -90,6 +90,19 @@ func lawDecode(t *testing.T, s Suite) {
 		}
 	}
 	b.same("decoded", b.state(seq), b.state(whole))
+	seq, _ = b.read(tokens[:split])
+	twin, _ := b.read(tokens[:split])
+	for i, id := range tokens[split:] {
+		got, err := seq.Decode(b.Context(), []engine.Token{id}, nil)
+		if err != nil {
+			t.Fatalf("decode token %d without a choice: %v", split+i, err)
+		}
+		want, err := twin.Decode(b.Context(), []engine.Token{id}, greedy)
+		if err != nil || !slices.Equal(got.Chosen, want.Chosen) {
+			t.Fatalf("token %d: the engine's own greedy choice is %v, that of its logits %v: %v", split+i, got.Chosen, want.Chosen, err)
+		}
+	}
+	b.same("decoded greedily", b.state(seq), b.state(whole))
 }
 
 func lawSizes(t *testing.T, s Suite) {

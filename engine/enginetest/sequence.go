@@ -102,7 +102,11 @@ func (s *sequence) Decode(ctx context.Context, tokens []engine.Token, choose eng
 			break
 		}
 		s.consume(id)
-		out.Chosen = append(out.Chosen, choose(s.Pos(), s.core.logits(s.toy.vocabulary())))
+		logits := s.core.logits(s.toy.vocabulary())
+		if choose == nil {
+			choose = greedy
+		}
+		out.Chosen = append(out.Chosen, choose(s.Pos(), logits))
 	}
 	s.toy.committed.Add(int64(len(out.Chosen)))
 	out.Stats = s.account(len(out.Chosen))

@@ -11,6 +11,7 @@ var _ ops.Backend = (*Backend)(nil)
 // choices is what SelectBlocks, Route and AllocSlots keep between operations.
 type choices struct {
 	blocks, routes int // so many were made: a choice is good until the next of its kind
+	picks          int
 	near           int // tokens of context that the dense form of attention serves; 0: denseTokens
 	slots          []*slotMemory
 }

@@ -20,13 +20,14 @@ const (
 	routeExperts scratchPart = "route experts"
 	routeWeights scratchPart = "route weights"
 	routeOfFew   scratchPart = "route of few" // experts, then weights, for the device
+	pickedPieces scratchPart = "picked"       // largest logits, by pieces
 	blockList    scratchPart = "qsa list"
 	blockMask    scratchPart = "qsa mask"
 )
 
 // place is where a part goes: the host reads what a route chose, in every layer.
 func (p scratchPart) place() place {
-	if p == routeExperts || p == routeWeights {
+	if p == routeExperts || p == routeWeights || p == pickedPieces {
 		return shared
 	}
 	return near
@@ -41,6 +42,7 @@ func (b *Backend) layout(w ops.Work, visit func(part scratchPart, bytes int)) {
 	visit(routeExperts, 4*w.Rows*w.Experts.TopK)
 	visit(routeWeights, 4*w.Rows*w.Experts.TopK)
 	visit(routeOfFew, routeOfFewBytes)
+	visit(pickedPieces, 8*min(w.Rows, shaders.VectorRows)*blocks(w.Logits, shaders.PickColumns))
 	visit(blockList, 4*w.Rows*max(w.Budget, 1))
 	visit(blockMask, 4*w.Rows*b.maskWords(w))
 }

@@ -69,13 +69,14 @@ func (b *Backend) MixStreams(x, u, z ops.Tensor) {
 	e.streams(hyperMix, z, x, at(u))
 }
 
-// ReadsStreams implements ops.StreamReader: what few rows cost is the number of dispatches.
-func (b *Backend) ReadsStreams(rows int) bool { return few(rows) }
+// ReadsStreams implements ops.StreamReader: what few rows cost is the number of dispatches. hyper_read_mix adds up as
+// products with few inputs do.
+func (b *Backend) ReadsStreams(rows, low int) bool { return few(rows) && low < shaders.VectorLong }
 
 // ReadStreams implements ops.StreamReader.
 func (b *Backend) ReadStreams(r ops.StreamRead) {
 	n, rows := streams(r.Wide, r.X), r.X.Rows
-	fit(n > 0 && n <= shaders.ReadStreams && few(rows) && len(r.Norm) == r.Wide.Cols && r.Down.In == r.Wide.Cols && r.Up.Out == r.Wide.Cols &&
+	fit(n > 0 && n <= shaders.ReadStreams && b.ReadsStreams(rows, r.Down.Out) && len(r.Norm) == r.Wide.Cols && r.Down.In == r.Wide.Cols && r.Up.Out == r.Wide.Cols &&
 		r.Up.In == r.Down.Out && (r.Y.Empty() || ops.Same(r.Y, r.X)), "ReadStreams", r.X, r.Wide)
 	shapes().FitMatrix("ReadStreams", &r.Down)
 	shapes().FitMatrix("ReadStreams", &r.Up)
@@ -103,7 +104,7 @@ func (b *Backend) ReadStreams(r ops.StreamRead) {
 			shaders.ReadData: up.data, shaders.ReadScales: up.scales, shaders.ReadBiases: up.biases,
 		},
 		constants: up.constants,
-		groups:    rowsBy(rows, r.X.Cols, shaders.ReadOutputs), threads: shaders.BlockThreads,
+		groups:    metal.Size{X: vectorTiles(r.X.Cols, r.Down.Out, simdWidth, 1), Y: rows, Z: 1}, threads: shaders.BlockThreads,
 	})
 }
 

@@ -77,13 +77,13 @@ func (b *Backend) flush() {
 	p := shaders.MatvecParams{Rows: uint32(w.x.rows), Inputs: uint32(w.x.cols)}
 	buffers := make([]region, shaders.MatvecBiases3+1)
 	buffers[shaders.LinearX] = w.x.region
-	groups, outputs := 0, 0
+	tiles, outputs := 0, 0
 	for i := range matvecMost {
 		v := w.list[0] // what is not there has the first one's buffers
 		if i < len(w.list) {
 			v = w.list[i]
 			p.Outputs[i], p.After[i], p.Scale[i], p.Gain[i] = uint32(v.outputs), v.after, v.scale, v.gain
-			groups += blocks(v.outputs, shaders.VectorOutputs)
+			tiles += blocks(v.outputs, linearTile(w.x.cols))
 			outputs += v.outputs
 		}
 		y, data, scales, biases := shaders.LinearY, shaders.LinearData, shaders.LinearScales, shaders.LinearBiases
@@ -98,7 +98,29 @@ func (b *Backend) flush() {
 	}
 	dispatch(e, k, p, launch{
 		buffers: buffers, constants: w.list[0].m.constants,
-		groups: metal.Size{X: groups, Y: blocks(w.x.rows, tile), Z: 1}, threads: shaders.VectorThreads,
+		groups: metal.Size{X: tiles, Y: blocks(w.x.rows, tile), Z: 1}, threads: shaders.VectorThreads,
 		work: 2 * float64(w.x.rows) * float64(w.x.cols) * float64(outputs),
 	})
+}
+
+// vectorLanes is how many lanes share an output of a product with an expert or of few inputs, as the kernels have it.
+func vectorLanes(inputs int) int {
+	if inputs >= shaders.VectorLong {
+		return 16
+	}
+	return 4
+}
+
+// vectorTiles is how many tiles the outputs of such a product make where a tile has `each` outputs for every lanes of its
+// threads.
+func vectorTiles(outputs, inputs, threads, each int) int {
+	return blocks(outputs, threads/vectorLanes(inputs)*each)
+}
+
+// linearTile is how many outputs a threadgroup of linear_matvec_* has.
+func linearTile(inputs int) int {
+	if inputs >= shaders.VectorLong {
+		return shaders.VectorOutputs
+	}
+	return shaders.VectorThreads / vectorLanes(inputs)
 }

@@ -32,8 +32,8 @@ type Arranger interface {
 // StreamReader is what a Backend may be besides: one that carries out a gated read in one operation, without bringing
 // what lies between its steps to memory. The bits are those of the single operations.
 type StreamReader interface {
-	// ReadsStreams says that so many rows are worth it.
-	ReadsStreams(rows int) bool
+	// ReadsStreams says that so many rows are worth it, with low columns between the two products.
+	ReadsStreams(rows, low int) bool
 	// ReadStreams carries out a read.
 	ReadStreams(r StreamRead)
 }

@@ -6,6 +6,7 @@ type Work struct {
 	Context int // tokens that a row can look back at, its own included
 	Experts ExpertDims
 	Choices int // experts to choose from
+	Logits  int // columns of a row of logits
 	Wide    int // columns of all streams of the residual
 	Low     int // columns between the two products of a gated read
 	Attn    AttentionDims

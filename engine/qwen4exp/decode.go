@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"lector/engine"
+	"lector/engine/ops"
 )
 
 // Decode implements engine.Sequence.
@@ -59,22 +60,50 @@ func (s *Sequence) verify(f *pass, tokens []engine.Token, choose engine.Choose) 
 	g := f.of(f.rows, f.pos, nil)
 	y := g.logits.Slice(0, f.rows)
 	s.net.logits(g, y)
+	picks := s.pick(g, y)
 	if err := g.wait(); err != nil {
 		return nil, 0, err
 	}
 	for r := range tokens {
-		row, err := s.choosable(y.Row(r), f.pos+r+1)
-		if err != nil {
+		var row []float32
+		if picks == nil || choose != nil {
+			if row, err = s.choosable(y.Row(r), f.pos+r+1); err != nil {
+				return nil, 0, err
+			}
+		}
+		if greedy, err = s.picked(picks, r, row, "logits after token", f.pos+r+1); err != nil {
 			return nil, 0, err
 		}
-		greedy = argmax(row)
-		t := choose(engine.Pos(f.pos+r+1), row)
+		t := greedy
+		if choose != nil {
+			t = choose(engine.Pos(f.pos+r+1), row)
+		}
 		chosen = append(chosen, t)
 		if r+1 == len(tokens) || t != tokens[r+1] {
 			break
 		}
 	}
 	return chosen, greedy, nil
+}
+
+// pick lets the backend find the largest logits of a pass that is not waited for yet; nil where it does not.
+func (s *Sequence) pick(f *pass, y ops.Tensor) ops.Picks {
+	if p, ok := f.be.(ops.Picker); ok && f.view == nil {
+		return p.Pick(y, s.engine.choices)
+	}
+	return nil
+}
+
+// picked is the greedy token of row r: what the backend picked, or else the host from the row.
+func (s *Sequence) picked(picks ops.Picks, r int, row []float32, what string, at int) (engine.Token, error) {
+	if picks == nil {
+		return argmax(row[:s.engine.choices]), nil
+	}
+	column, finite := picks.Row(r)
+	if !finite {
+		return engine.NoToken, fmt.Errorf("%w: %s %d are not all finite: the weights or the state are damaged", engine.ErrNumeric, what, at)
+	}
+	return engine.Token(column), nil
 }
 
 // Draft implements engine.Sequence.

@@ -57,13 +57,19 @@ func (s *Sequence) draftOf(head *pass) (engine.Token, error) {
 	y := last.logits.Slice(0, 1)
 	s.net.mtp.mixer.read(last, false)
 	last.be.Linear(y, last.x, s.net.head)
+	picks := s.pick(last, y)
 	if err := last.wait(); err != nil {
 		return engine.NoToken, err
 	}
-	if err := checkFinite(y.Row(0), "draft head's logits after token", last.pos); err != nil {
-		return engine.NoToken, err
+	const what = "draft head's logits after token"
+	var row []float32
+	if picks == nil {
+		row = y.Row(0)
+		if err := checkFinite(row, what, last.pos); err != nil {
+			return engine.NoToken, err
+		}
 	}
-	return argmax(y.Row(0)[:s.engine.choices]), nil
+	return s.picked(picks, 0, row, what, last.pos)
 }
 
 // headRows computes the head's rows that the trunk's new rows complete: row r of the old last position

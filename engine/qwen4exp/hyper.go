@@ -19,7 +19,7 @@ type hyper struct {
 //	x   = mean over streams of u * z      [T, h]
 //	inj = 2 sigmoid(Inject z / n)         [T, n]
 func (c *hyper) read(f *pass, inject bool) {
-	if r, ok := f.be.(ops.StreamReader); ok && r.ReadsStreams(f.rows) {
+	if r, ok := f.be.(ops.StreamReader); ok && r.ReadsStreams(f.rows, f.dims.LowRank) {
 		c.readAtOnce(f, r, inject)
 		return
 	}

@@ -105,7 +105,7 @@ func (e *Engine) ScratchBytes(rows int, views bool) int {
 func (e *Engine) work(rows int) ops.Work {
 	d, packed := &e.net.dims, e.checkpoint.Packed()
 	w := ops.Work{
-		Rows: rows + 1, Context: e.checkpoint.Config().MaxTokens, Choices: d.Experts,
+		Rows: rows + 1, Context: e.checkpoint.Config().MaxTokens, Choices: d.Experts, Logits: d.Vocab,
 		Experts: ops.ExpertDims{Width: d.Hidden, Inner: d.Inner, TopK: d.TopK, Stored: packed != nil},
 		Ratio:   d.Ratio, Budget: d.Budget / d.Ratio, Rot: d.Rope.Rot, Vectors: d.Delta.Hv,
 		Wide: d.Wide, Low: d.LowRank, Attn: d.Attn,

@@ -2,6 +2,7 @@ package selfcheck
 
 import (
 	"fmt"
+	"math"
 
 	"lector/engine/ops"
 )
@@ -63,11 +64,38 @@ func dense() []check {
 			r.out(y, tail)
 		}})
 	}
+	list = append(list, check{"Pick", "3 of 2100 columns", exact, exact, pick})
 	return append(list, check{"CopyRows", "7 x 13 of 40", exact, exact, func(r *run) {
 		y := r.put(r.normal(9*13, 1), 13)
 		r.CopyRows(y, 2, r.put(r.normal(7*40, 1), 40), 21)
 		r.out(y)
 	}})
+}
+
+// pick finds the largest of the first columns: one of equals, one past the first piece, and none in a row with an infinity.
+func pick(r *run) {
+	const cols, choices = 2100, 2090
+	v := r.normal(3*cols, 1)
+	v[700], v[1900], v[cols-1] = 9, 9, 20
+	v[cols+2080] = 9
+	v[2*cols+5] = float32(math.Inf(1))
+	y := r.put(v, cols)
+	p, ok := r.Backend.(ops.Picker)
+	if !ok {
+		r.chosen(func() [][]int32 { return [][]int32{{700, 1}, {2080, 1}, {0, 0}} })
+		return
+	}
+	found := p.Pick(y, choices)
+	r.chosen(func() (rows [][]int32) {
+		for row := range 3 {
+			if column, finite := found.Row(row); finite {
+				rows = append(rows, []int32{int32(column), 1})
+			} else {
+				rows = append(rows, []int32{0, 0})
+			}
+		}
+		return rows
+	})
 }
 
 func elements(r *run, rows, cols int) {
@@ -150,7 +178,7 @@ func read(r *run, rows int, inject bool) {
 	if inject {
 		in.Y, in.Inj, in.Inject = y, gain, r.matrix(f, n, n*h)
 	}
-	if s, ok := r.Backend.(ops.StreamReader); ok && s.ReadsStreams(rows) {
+	if s, ok := r.Backend.(ops.StreamReader); ok && s.ReadsStreams(rows, low) {
 		s.ReadStreams(in)
 	} else {
 		singly(r, in, n, h)

@@ -1,5 +1,3 @@
-#define MATVEC_SIMDS (VECTOR_THREADS / SIMD_WIDTH)
-
 // One of the matrices of a product with few rows, and where its outputs go.
 struct MatvecPart {
   StoredMatrix w;
@@ -15,30 +13,45 @@ METAL_FUNC float matvec_after(float v, uint after, float scale, float gain) {
   return v;
 }
 
+// A tile of a product with at least VECTOR_LONG inputs: VECTOR_OUTPUTS outputs, whose inputs the simdgroups share.
 template <int ROWS>
-METAL_FUNC void matvec_rows(MatvecPart m, uint first, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
+METAL_FUNC void matvec_long(MatvecPart m, uint first, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
   const uint outputs = min(uint(VECTOR_OUTPUTS), m.outputs - first);
   float sums[ROWS * VECTOR_OUTPUTS];
   device const float *from = x + ulong(row) * m.w.in;
-  if (stored_wide(m.w)) matvec_sums<ROWS, VECTOR_OUTPUTS, MATVEC_SIMDS, true>(sums, m.w, first, outputs, from, rows, sg, lane);
-  else matvec_sums<ROWS, VECTOR_OUTPUTS, MATVEC_SIMDS, false>(sums, m.w, first, outputs, from, rows, sg, lane);
+  if (stored_wide(m.w)) long_sums<ROWS, VECTOR_OUTPUTS, (VECTOR_THREADS / SIMD_WIDTH), true>(sums, m.w, first, outputs, from, rows, sg, lane);
+  else long_sums<ROWS, VECTOR_OUTPUTS, (VECTOR_THREADS / SIMD_WIDTH), false>(sums, m.w, first, outputs, from, rows, sg, lane);
   if (lane == 0)
     for (int i = 0; i < ROWS * VECTOR_OUTPUTS; i++) partial[sg * ROWS * VECTOR_OUTPUTS + i] = sums[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const uint i = sg * SIMD_WIDTH + lane, r = i / VECTOR_OUTPUTS, o = i % VECTOR_OUTPUTS;
   if (r >= rows || o >= outputs) return;
   float total = 0.0f;
-  for (uint s = 0; s < MATVEC_SIMDS; s++) total += partial[s * ROWS * VECTOR_OUTPUTS + i];
+  for (uint s = 0; s < (VECTOR_THREADS / SIMD_WIDTH); s++) total += partial[s * ROWS * VECTOR_OUTPUTS + i];
   m.y[ulong(row + r) * m.outputs + first + o] = matvec_after(total, m.after, m.scale, m.gain);
 }
 static_assert(VECTOR_TILE * VECTOR_OUTPUTS <= VECTOR_THREADS, "a thread writes one output");
 
-// y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for VECTOR_OUTPUTS
-// outputs of one of them and up to ROWS rows, one or VECTOR_TILE; its simdgroups share the inputs. A row's sums do not depend on how
-// many rows there are, nor an output's on the matrices beside its own.
+// A tile of a product with fewer: an output for every four threads. Up to ROWS rows.
+template <int ROWS>
+METAL_FUNC void matvec_short(MatvecPart m, uint tile, device const float *x, uint row, uint rows, threadgroup float4 *xs, threadgroup float *whole, uint index) {
+  OwnOutputs own;
+  own.apart = VECTOR_THREADS / 4;
+  own.first = tile * own.apart + index / 4;
+  own.end = m.outputs;
+  float sums[ROWS];
+  matvec_sums<ROWS, 1, 4, VECTOR_LONG, ROWS == 1 ? 5 : 2, false>(sums, m.w, own, x + ulong(row) * m.w.in, rows, xs, whole, false, index, VECTOR_THREADS);
+  if (index % 4 != 0 || own.first >= m.outputs) return;
+  for (int r = 0; r < ROWS; r++)
+    if (uint(r) < rows) m.y[ulong(row + uint(r)) * m.outputs + own.first] = matvec_after(sums[r], m.after, m.scale, m.gain);
+}
+
+// y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for a tile and up to
+// ROWS rows, one or VECTOR_TILE. A row's sums do not depend on how many rows there are, nor an output's on the matrices
+// beside its own.
 //
 //   y [rows, outputs], x [rows, inputs], data, scales, biases: W [outputs, inputs] as stored
-//   grid: x over the outputs of one matrix after the other, each in whole threadgroups, y over rows
+//   grid: x over the tiles of one matrix after the other, y over rows
 template <int ROWS>
 kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           device float *y [[buffer(LINEAR_Y)]],
@@ -59,14 +72,18 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           device const uchar *biases2 [[buffer(MATVEC_BIASES2)]],
                           device const uchar *biases3 [[buffer(MATVEC_BIASES3)]],
                           uint3 group [[threadgroup_position_in_grid]],
+                          uint index [[thread_index_in_threadgroup]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[MATVEC_SIMDS * ROWS * VECTOR_OUTPUTS];
-  uint block = group.x, which = 0;
+  threadgroup float4 xs[ROWS * VECTOR_LONG / 4];
+  threadgroup float whole[ROWS * VECTOR_LONG / 8];
+  const bool many = p.inputs >= VECTOR_LONG;
+  const uint across = many ? VECTOR_OUTPUTS : VECTOR_THREADS / 4;
+  uint tile = group.x, which = 0;
   for (uint i = 0; i < 3; i++) {
-    const uint blocks = (p.outputs[i] + VECTOR_OUTPUTS - 1) / VECTOR_OUTPUTS;
-    if (which == i && block >= blocks) {
-      block -= blocks;
+    const uint tiles = (p.outputs[i] + across - 1) / across;
+    if (which == i && tile >= tiles) {
+      tile -= tiles;
       which = i + 1;
     }
   }
@@ -81,7 +98,8 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
   m.scale = which == 0 ? p.scale[0] : which == 1 ? p.scale[1] : which == 2 ? p.scale[2] : p.scale[3];
   m.gain = which == 0 ? p.gain[0] : which == 1 ? p.gain[1] : which == 2 ? p.gain[2] : p.gain[3];
   const uint row = group.y * ROWS, rows = min(uint(ROWS), p.rows - row);
-  matvec_rows<ROWS>(m, block * VECTOR_OUTPUTS, x, row, rows, partial, sg, lane);
+  if (many) matvec_long<ROWS>(m, tile * VECTOR_OUTPUTS, x, row, rows, whole, sg, lane);
+  else matvec_short<ROWS>(m, tile, x, row, rows, xs, whole, index);
 }
 template [[host_name("linear_matvec_one")]] [[kernel]] decltype(linear_matvec<1>) linear_matvec<1>;
 template [[host_name("linear_matvec_few")]] [[kernel]] decltype(linear_matvec<VECTOR_TILE>) linear_matvec<VECTOR_TILE>;

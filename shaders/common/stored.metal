@@ -17,8 +17,8 @@ struct StoredMatrix {
 
 // Whether rows of m begin at multiples of 16 bytes and it pays to know it.
 METAL_FUNC bool stored_wide(StoredMatrix m) {
-  const uint each = stored_format == FORMAT_F32 ? 4 : 2;
-  return stored_format != FORMAT_AFFINE && m.in * each % 16 == 0 && loads_wide(m.data);
+  const uint bits = stored_format == FORMAT_AFFINE ? stored_bits : stored_format == FORMAT_F32 ? 32 : 16;
+  return m.in * bits % 128 == 0 && loads_wide(m.data);
 }
 
 METAL_FUNC float bfloat_bits(ushort v) { return as_type<float>(uint(v) << 16); }

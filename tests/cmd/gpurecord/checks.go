@@ -179,7 +179,7 @@ func ask(ctx context.Context, e engine.Engine, s bench.State, text *token.Tokeni
 		decoder, answer, next := text.Decoder(), "", step.Next
 		for range 16 {
 			answer += decoder.Add(next)
-			out, err := seq.Decode(ctx, []engine.Token{next}, bench.Greedy)
+			out, err := seq.Decode(ctx, []engine.Token{next}, nil)
 			if err != nil {
 				return right, errors.Join(err, seq.Close())
 			}
