@@ -14,7 +14,10 @@ import (
 
 // seeds adds whole objects of a kind, and damaged ones, to a fuzz target.
 func seeds(f *testing.F, kind string) {
-	store, _, _ := stored(f)
+	store, d, _ := stored(f)
+	if _, _, err := putTokens(context.Background(), store, d.tokens); err != nil {
+		f.Fatal(err)
+	}
 	for _, name := range store.Names() {
 		if !strings.Contains(name, "/"+kind+"/") {
 			continue
@@ -87,6 +90,9 @@ func FuzzDecodeManifest(f *testing.F) {
 		}
 		if _, err := space.Verify(context.Background(), m); err == nil && m.Bytes > 0 {
 			t.Fatal("an empty store was verified")
+		}
+		if ids, err := space.Tokens(context.Background(), m); err == nil && m.TokensOnly() {
+			t.Fatalf("an empty store has the ids %v", ids)
 		}
 	})
 }

@@ -31,6 +31,7 @@ type vectors struct {
 		Objects map[string]string `json:"objects"`
 		Handle  string            `json:"handle"`
 	} `json:"store"`
+	IDs map[string]string `json:"ids"`
 }
 
 func readVectors(t *testing.T) (v vectors) {
@@ -129,12 +130,27 @@ func TestGoldenStore(t *testing.T) {
 	if got := cache.HandleName(handle); got != want.Handle {
 		t.Errorf("handle %s, want %s", got, want.Handle)
 	}
+	wantObjects(t, store, want.Objects)
+}
+
+// So is every byte of ids that are kept without a state.
+func TestGoldenIDs(t *testing.T) {
+	store := cachetest.NewMemory()
+	id := cache.NewIdentity(fields(), "cpu-f32", 4, []byte("salt"))
+	if _, _, err := (&cache.Space{Store: store, Tenant: "golden"}).PutTokens(t.Context(), id, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 70000}); err != nil {
+		t.Fatal(err)
+	}
+	wantObjects(t, store, readVectors(t).IDs)
+}
+
+func wantObjects(t *testing.T, store *cachetest.Memory, want map[string]string) {
+	t.Helper()
 	got := map[string]string{}
 	for _, name := range store.Names() {
 		b, _ := store.Bytes(name)
 		got[name] = hex.EncodeToString(b)
 	}
-	if diff := cmp.Diff(readable(want.Objects), readable(got)); diff != "" {
+	if diff := cmp.Diff(readable(want), readable(got)); diff != "" {
 		t.Errorf("stored objects (-format.md +got):\n%s", diff)
 	}
 }

@@ -19,7 +19,7 @@ type Manifest struct {
 	Bytes    int64    `json:"bytes"` // of the whole state: what a restore reads
 	Layout   Layout   `json:"layout"`
 	Chunks   []Chunk  `json:"chunks"`
-	State    []Blob   `json:"state"`            // recurrent state at Tokens
+	State    []Blob   `json:"state"`            // recurrent state at Tokens; none where TokensOnly
 	Probe    Probe    `json:"probe"`            // at Tokens
 	Losses   []Loss   `json:"losses,omitempty"` // at Tokens, of regions that were rounded
 }
@@ -145,6 +145,11 @@ func (m Manifest) check() error {
 	}
 	if err := m.Layout.checkLosses(m.Losses); err != nil {
 		return err
+	}
+	if m.TokensOnly() {
+		if err := m.checkTokensOnly(); err != nil {
+			return err
+		}
 	}
 	return m.Probe.check()
 }

@@ -19,7 +19,7 @@ func drawLayout(t *rapid.T) cache.Layout {
 	if rapid.Bool().Draw(t, "has tokens") {
 		l = append(l, cache.Spec{Name: cache.TokensRegion, DType: "i32", Shape: []int{}, Kind: cache.Rows})
 	}
-	for i := range rapid.IntRange(0, 6).Draw(t, "regions") {
+	for i := range rapid.IntRange(len(l), 6).Draw(t, "regions") { // ids alone are no state
 		s := cache.Spec{
 			Name:  fmt.Sprintf("region.%d", i),
 			DType: rapid.SampledFrom([]string{"f32", "i32", "f16", "bf16", "i8"}).Draw(t, "dtype"),

@@ -262,6 +262,11 @@ func (s *Space) PutManifest(ctx context.Context, id Identity, nodes []Node) (Man
 	if err != nil {
 		return Manifest{}, Digest{}, err
 	}
+	return s.putManifest(ctx, m)
+}
+
+// putManifest stores a manifest whose blobs are stored, and reads it back.
+func (s *Space) putManifest(ctx context.Context, m Manifest) (Manifest, Digest, error) {
 	if err := s.Complete(ctx, m); err != nil {
 		return Manifest{}, Digest{}, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
 	}

@@ -103,6 +103,9 @@ func (a StepArgs) node() (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
+	if len(layout) == 1 && layout[0].equal(idsAlone()) {
+		return Node{}, fmt.Errorf("its state holds token ids alone: those are stored without nodes") // which speak for every document
+	}
 	tokens := tokenBytes(a.Tokens)
 	for _, seg := range rowSegments(a.Regions, a.From, a.To) {
 		if seg.region == TokensRegion && !bytes.Equal(seg.data, tokens) {

@@ -28,7 +28,12 @@ func Resalt(ctx context.Context, from, to *cache.Space, handle cache.Digest, sal
 	if err := copyBlobs(ctx, from, to, m); err != nil {
 		return Carried{}, err
 	}
-	_, digest, err := to.PutManifest(ctx, id, resaltedNodes(id, m, tokens))
+	var digest cache.Digest
+	if m.TokensOnly() {
+		_, digest, err = to.PutTokens(ctx, id, tokens)
+	} else {
+		_, digest, err = to.PutManifest(ctx, id, resaltedNodes(id, m, tokens))
+	}
 	if err != nil {
 		return Carried{}, err
 	}

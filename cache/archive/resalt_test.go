@@ -1,11 +1,15 @@
 package archive_test
 
 import (
+	"bytes"
 	"errors"
+	"reflect"
+	"slices"
 	"testing"
 
 	"lector/cache"
 	"lector/cache/archive"
+	"lector/cache/branch"
 	"lector/cache/cachetest"
 )
 
@@ -55,5 +59,60 @@ func TestResaltRefusesDamage(t *testing.T) {
 			t.Errorf("%v, and %v were stored", err, to.Names())
 		}
 		store.SetBytes(name, whole)
+	}
+}
+
+// Token ids without a state are stored anew and carried like a state.
+func TestTokensAloneAreCarried(t *testing.T) {
+	d, full := stored(t)
+	h, err := d.Space.Handle(t.Context(), full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _, err := branch.ForkTokens(t.Context(), d.Space, h, len(d.Tokens))
+	if err != nil {
+		t.Fatal(err)
+	}
+	salt := []byte("another")
+	to := &cache.Space{Store: cachetest.NewMemory()}
+	c, err := archive.Resalt(t.Context(), d.Space, to, digest, salt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := cache.NewTokensManifest((&cachetest.Document{Salt: salt}).Identity(), d.Tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, to, c.Handle, want, d.Tokens)
+
+	var file memory
+	size, err := archive.WriteFile(t.Context(), to, c.Handle, &file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, name, err := archive.ReadFile(bytes.NewReader(file.b), size)
+	if err != nil || name != c.Handle {
+		t.Fatalf("%s, %v", name, err)
+	}
+	third := &cache.Space{Store: cachetest.NewMemory()}
+	if _, err := archive.Copy(t.Context(), from, third, name); err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, third, name, want, d.Tokens)
+}
+
+// wantIDs reads the ids of a handle for them alone.
+func wantIDs(t *testing.T, s *cache.Space, handle cache.Digest, want cache.Manifest, tokens []int32) {
+	t.Helper()
+	h, err := s.Handle(t.Context(), handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.Manifest(t.Context(), h.Manifest)
+	if err != nil || !reflect.DeepEqual(m, want) {
+		t.Fatalf("%+v, %v, want %+v", m, err, want)
+	}
+	if ids, err := s.Tokens(t.Context(), m); err != nil || !slices.Equal(ids, tokens) {
+		t.Errorf("%v, %v", ids, err)
 	}
 }

@@ -163,3 +163,54 @@ func sizesByKind(t *testing.T, store *cachetest.Memory) map[string]int64 {
 	}
 	return out
 }
+
+// Token ids fork anywhere, of a state and of ids alone, to what storing them gives; and they are told from a state.
+func TestForkTokens(t *testing.T) {
+	s := &cache.Space{Store: cachetest.NewMemory()}
+	tokens := cachetest.Count(5, 30)
+	h, m := read(t, s, tokens, nil)
+	full, err := s.Handle(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, whole, err := branch.ForkTokens(t.Context(), s, full, 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := s.Manifest(t.Context(), whole.Manifest)
+	if err != nil || !alone.TokensOnly() || whole.Tokens != 30 || whole.Model != full.Model {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	for _, n := range []int{1, 8, 13, 29, 30} {
+		_, want, err := s.PutTokens(t.Context(), m.Identity, tokens[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, a, err := branch.ForkTokens(t.Context(), s, full, n)
+		_, b, err2 := branch.Fork(t.Context(), s, whole, n)
+		if err := errors.Join(err, err2); err != nil || a.Manifest != want || b.Manifest != want || a.Tokens != n || b.Tokens != n {
+			t.Errorf("fork at %d: %+v and %+v, want the manifest %s, %v", n, a, b, want, err)
+		}
+	}
+	for _, n := range []int{0, -1, 31} {
+		if _, _, err := branch.Fork(t.Context(), s, whole, n); !errors.Is(err, branch.ErrBoundary) {
+			t.Errorf("fork at %d: %v", n, err)
+		}
+	}
+	if c, err := branch.Diff(t.Context(), s, m, alone); err != nil || c.Equal() || c.Shared != 30 || len(c.Differ) != 0 || c.Alone != [2]bool{false, true} {
+		t.Errorf("a state and its ids: %+v, %v", c, err)
+	}
+	other := slices.Clone(tokens)
+	other[11]++
+	theirs, _, err := s.PutTokens(t.Context(), m.Identity, other[:20])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := branch.Diff(t.Context(), s, alone, theirs)
+	if err != nil || c.Equal() || c.Shared != 11 || !slices.Equal(c.Differ, []branch.Difference{{Region: "tokens", From: 11, To: 12}}) {
+		t.Errorf("ids and others: %+v, %v", c, err)
+	}
+	if c, err := branch.Diff(t.Context(), s, alone, alone); err != nil || !c.Equal() {
+		t.Errorf("ids and themselves: %+v, %v", c, err)
+	}
+}

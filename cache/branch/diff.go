@@ -23,13 +23,14 @@ type Difference struct {
 type Comparison struct {
 	Identity string       `json:"identity,omitempty"` // why one cannot be restored in place of the other; "" when it can
 	Tokens   [2]int       `json:"tokens"`
-	Shared   int          `json:"shared"` // leading tokens whose rows have equal digests or were found equal
-	Differ   []Difference `json:"differ"` // within the tokens that both have; fixed regions when both have as many
+	Alone    [2]bool      `json:"tokens_only,omitzero"` // which hold token ids alone: where one does, nothing else is compared
+	Shared   int          `json:"shared"`               // leading tokens whose rows have equal digests or were found equal
+	Differ   []Difference `json:"differ"`               // within the tokens that both have; fixed regions when both have as many
 }
 
-// Equal says that the two hold the same state.
+// Equal says that the two hold the same state, or the same token ids and no state.
 func (c Comparison) Equal() bool {
-	return c.Identity == "" && c.Tokens[0] == c.Tokens[1] && len(c.Differ) == 0
+	return c.Identity == "" && c.Alone[0] == c.Alone[1] && c.Tokens[0] == c.Tokens[1] && len(c.Differ) == 0
 }
 
 // Diff compares the states of two manifests of one layout, row by row over the tokens that both have, and their
@@ -38,6 +39,9 @@ func Diff(ctx context.Context, s *cache.Space, a, b cache.Manifest) (Comparison,
 	c := Comparison{Tokens: [2]int{a.Tokens, b.Tokens}, Differ: []Difference{}}
 	if err := a.Identity.Compatible(b.Identity); err != nil {
 		c.Identity = err.Error()
+	}
+	if c.Alone = [2]bool{a.TokensOnly(), b.TokensOnly()}; c.Alone[0] || c.Alone[1] {
+		return c, c.ids(ctx, s, a, b)
 	}
 	l, r := a.Layout, b.Layout
 	if a.Tokens != b.Tokens { // then recurrent states are not compared
@@ -69,6 +73,28 @@ func Diff(ctx context.Context, s *cache.Space, a, b cache.Manifest) (Comparison,
 		}
 	}
 	return c, nil
+}
+
+// ids compares the token ids.
+func (c *Comparison) ids(ctx context.Context, s *cache.Space, a, b cache.Manifest) error {
+	left, err := s.Tokens(ctx, a)
+	if err != nil {
+		return err
+	}
+	right, err := s.Tokens(ctx, b)
+	if err != nil {
+		return err
+	}
+	both := min(len(left), len(right))
+	c.Shared = both
+	for i := range both {
+		if left[i] != right[i] {
+			c.Shared = min(c.Shared, i)
+			c.Differ = append(c.Differ, Difference{cache.TokensRegion, i, i + 1})
+		}
+	}
+	c.Differ = merge(cache.Layout{{Name: cache.TokensRegion}}, c.Differ)
+	return nil
 }
 
 // side is one of the two snapshots, with the rows of the chunk that was read last.

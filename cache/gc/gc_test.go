@@ -431,3 +431,34 @@ func TestResultsGoAfterTheirJobs(t *testing.T) {
 		t.Errorf("the result is still there: %v", err)
 	}
 }
+
+// A handle for token ids alone keeps those, and none of the state that others have stored of them.
+func TestTokensAloneKeepNoState(t *testing.T) {
+	w := newWorld(t)
+	d := w.document(0, 30)
+	full := w.read(d)
+	m, digest, err := w.space.PutTokens(t.Context(), d.Identity(), d.Tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.Identity().Model, Tokens: 30, Tenant: cache.DefaultTenant}
+	if _, err := w.space.PutHandle(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if err := gc.Remove(t.Context(), w.space, full); err != nil {
+		t.Fatal(err)
+	}
+	w.collect(gc.Options{Alone: true})
+	ids, err := w.space.Tokens(t.Context(), m)
+	if err != nil || len(ids) != 30 {
+		t.Errorf("ids: %v, %v", ids, err)
+	}
+	for _, kind := range []string{"/nodes/", "/keep/"} {
+		if strings.Contains(w.names(), kind) {
+			t.Errorf("the state's %s stays:\n%s", kind, w.names())
+		}
+	}
+	if got, want := strings.Count(w.names(), "/blobs/"), len(m.Pieces()); got != want {
+		t.Errorf("%d blobs stay, the ids have %d", got, want)
+	}
+}

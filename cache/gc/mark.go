@@ -114,6 +114,9 @@ func (r *run) markHandle(ctx context.Context, d cache.Digest, who string) error 
 	r.live.addBlobs(m.State)
 	for _, c := range m.Chunks {
 		r.live.addBlobs(c.Rows)
+		if m.TokensOnly() {
+			continue // state that others have stored of these tokens is theirs to keep
+		}
 		if err := r.markNode(ctx, c.Key); err != nil {
 			return err
 		}

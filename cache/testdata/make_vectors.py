@@ -135,6 +135,18 @@ handle = '{"version":1,"manifest":"%s","model":"%s","tokens":%d,"tenant":"golden
     sha(manifest.encode()).hex(), model.hex(), len(TOKENS))
 put("handles", sha(handle.encode()).hex(), handle.encode())
 
+# The same ids without a state, in a store of their own.
+document, objects = objects, {}
+put_ids = []
+start = 0
+for key, to in zip(chain, bounds):
+    b = blob("blobs", ids(TOKENS[start:to]))
+    put_ids.append('{"key":"%s","from":%d,"to":%d,"tokens":"%s","rows":[%s]}' % (key.hex(), start, to, sha(ids(TOKENS[start:to])).hex(), b))
+    start = to
+alone = '{"version":1,"identity":%s,"tokens":%d,"bytes":%d,"layout":%s,"chunks":[%s],"state":[],"probe":{"top":[],"next":-1,"draft":-1}}' % (
+    identity, len(TOKENS), 4 * len(TOKENS), compact(LAYOUT[:1]), ",".join(put_ids))
+put("manifests", sha(alone.encode()).hex(), alone.encode())
+
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.json"), "w") as f:
-    json.dump({"keys": cases, "store": {"objects": objects, "handle": handle_name(sha(handle.encode()))}}, f, indent=1)
+    json.dump({"keys": cases, "store": {"objects": document, "handle": handle_name(sha(handle.encode()))}, "ids": objects}, f, indent=1)
     f.write("\n")
