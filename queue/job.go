@@ -50,7 +50,12 @@ type IngestOrder struct {
 	TTL      time.Duration `json:"ttl"`      // of the handle, from Submitted; 0: never expires
 	// HandleAt asks for handles on the way: each at the first boundary at or after so many tokens, ascending.
 	HandleAt []int `json:"handle_at,omitempty"`
+	// KeepState is what of the state the handle holds: "" all of it, or KeepNone.
+	KeepState string `json:"keep_state,omitempty"`
 }
+
+// KeepNone asks for a handle that holds token ids and no state: it takes four bytes a token, and a resume reads them again.
+const KeepNone = "none"
 
 // ResumeOrder asks for text that goes on from a handle. At most one of Text, Chat and Tokens is set;
 // with none of them the text goes on from the document's end.
@@ -66,8 +71,9 @@ type ResumeOrder struct {
 	Branches  int           `json:"branches,omitempty"` // texts to make, each with random numbers of its own; 0: one
 	Drafts    int           `json:"drafts"`
 	Capacity  int           `json:"capacity"`
-	Keep      bool          `json:"keep,omitempty"` // store the extended state and return a handle for it
-	TTL       time.Duration `json:"ttl"`            // of that handle
+	Keep      bool          `json:"keep,omitempty"`       // store the extended state and return a handle for it
+	KeepState string        `json:"keep_state,omitempty"` // what of it: "" all, or KeepNone
+	TTL       time.Duration `json:"ttl"`                  // of that handle
 }
 
 // Message is one turn of a chat.
@@ -169,6 +175,13 @@ func (o *IngestOrder) validate(id string) error {
 		}
 		before = n
 	}
+	return validKeepState(id, o.KeepState)
+}
+
+func validKeepState(id, s string) error {
+	if s != "" && s != KeepNone {
+		return fmt.Errorf("job %s asks to keep %.64q of the state: leave it out for all of it, or say %q", id, s, KeepNone)
+	}
 	return nil
 }
 
@@ -190,8 +203,10 @@ func (o *ResumeOrder) validate(id string) error {
 		return fmt.Errorf("job %s asks to keep the state of %d branches: only that of one can be kept", id, o.Branches)
 	case o.Drafts < 0 || o.Drafts > 3:
 		return fmt.Errorf("job %s asks for %d drafts: 0 to 3", id, o.Drafts)
+	case o.KeepState != "" && !o.Keep:
+		return fmt.Errorf("job %s says what of the state to keep, and not to keep it", id)
 	}
-	return nil
+	return validKeepState(id, o.KeepState)
 }
 
 // MaxBranches is the most texts of one order.

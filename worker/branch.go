@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"lector/engine"
@@ -49,7 +48,9 @@ func (r *resume) back(ctx context.Context) error {
 	}
 	r.seq = fresh
 	usage := r.result.Usage // what one text costs is counted once
-	err = errors.Join(r.restore(ctx), r.read(ctx))
+	if err = r.restore(ctx); err == nil {
+		err = r.read(ctx)
+	}
 	r.result.Usage = usage
 	return err
 }

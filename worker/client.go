@@ -28,6 +28,7 @@ type IngestOptions struct {
 	Labels    map[string]string // not part of the job's id
 	Tenant    string            // not part of the job's id
 	HandleAt  []int             // tokens after which handles are wanted on the way, ascending
+	KeepState string            // what of the state is kept: "" all, or queue.KeepNone
 	// Key makes the job's id, with the model, in place of all that the order says.
 	Key string
 	// Again makes another job of the same order, such as when the handle of the first has expired.
@@ -51,6 +52,7 @@ func NewIngest(id cache.Identity, document cache.Digest, o IngestOptions) queue.
 		Deadline: o.Deadline, Labels: o.Labels, Tenant: o.Tenant,
 		Ingest: &queue.IngestOrder{
 			Document: document.String(), Tokens: o.Tokens, Name: o.Name, Capacity: o.Capacity, TTL: o.TTL, HandleAt: o.HandleAt,
+			KeepState: o.KeepState,
 		},
 	}
 }
@@ -75,6 +77,9 @@ func ingestID(id cache.Identity, document cache.Digest, o IngestOptions) string 
 		for _, n := range o.HandleAt {
 			number(n)
 		}
+	}
+	if o.KeepState != "" {
+		h.Write([]byte("\nkeep state\n" + o.KeepState))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -50,7 +50,7 @@ func (w *Worker) roomy(ctx context.Context) error {
 
 // fitsDisk refuses a document whose state the disk has no room for.
 func (a *attempt) fitsDisk(order *queue.IngestOrder) error {
-	if a.Disk == nil || !a.Disk.Holds {
+	if a.Disk == nil || !a.Disk.Holds || order.KeepState == queue.KeepNone {
 		return nil
 	}
 	free, err := a.Disk.Free()

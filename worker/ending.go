@@ -67,7 +67,7 @@ func (in *ingest) partial(ctx context.Context) error {
 		if err := in.keepLast(ctx, i); err != nil {
 			return err
 		}
-		m, h, err := in.makeHandle(ctx, in.nodes, in.order.TTL)
+		m, h, err := in.makeHandle(ctx, kept{nodes: in.nodes}, in.order.TTL)
 		if err != nil {
 			return err
 		}
@@ -118,11 +118,16 @@ func markEarly(cells []Cell, at []int) []int {
 
 // handlesOnTheWay makes the handles that the order wants for the part that is stored by now.
 func (in *ingest) handlesOnTheWay(ctx context.Context) error {
-	for len(in.wanted) > 0 && in.cells[in.wanted[0]].To <= in.good() {
+	none := in.order.KeepState == queue.KeepNone
+	for len(in.wanted) > 0 && (none || in.cells[in.wanted[0]].To <= in.good()) {
 		i := in.wanted[0]
+		part := kept{tokens: in.tokens[:in.cells[i].To]}
+		if !none {
+			part = kept{nodes: in.nodes[:i+1]}
+		}
 		in.wanted = in.wanted[1:]
 		e := queue.Event{Type: queue.EventHandle, Tokens: in.cells[i].To, Total: len(in.tokens)}
-		_, h, err := in.makeHandle(ctx, in.nodes[:i+1], in.order.TTL)
+		_, h, err := in.makeHandle(ctx, part, in.order.TTL)
 		switch {
 		case errors.Is(err, cache.ErrNotFound):
 			e.Reason = "another job has read this part, and kept no state there"

@@ -93,7 +93,7 @@ func (b *branch) drafts() int {
 		return 0
 	}
 	n := min(b.order.Drafts, engine.MaxDrafts, b.limit-len(b.out.IDs)-1)
-	if b.order.Keep {
+	if b.keeper != nil {
 		grid := b.identity.Grid
 		n = min(n, grid-int(b.seq.Pos())%grid-1)
 		if len(b.order.Stop) > 0 {

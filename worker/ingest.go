@@ -1,12 +1,10 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"lector/cache"
 	"lector/engine"
@@ -62,8 +60,23 @@ func (a *attempt) ingest(ctx context.Context) (_ Receipt, err error) {
 	return in.receipt, nil
 }
 
-// read brings every cell of the document into the store.
+// whole is what the document's handle is to hold.
+func (in *ingest) whole() kept {
+	if in.order.KeepState == queue.KeepNone {
+		return kept{tokens: in.tokens}
+	}
+	return kept{nodes: in.nodes}
+}
+
+// read brings every cell of the document into the store. A handle of token ids alone wants none.
 func (in *ingest) read(ctx context.Context) error {
+	if in.order.KeepState == queue.KeepNone {
+		if err := in.drained(); err != nil {
+			return err
+		}
+		in.receipt.Tokens.Unread = len(in.tokens)
+		return in.handlesOnTheWay(ctx)
+	}
 	if err := in.catchUp(ctx); err != nil {
 		return err
 	}
@@ -116,12 +129,17 @@ func (in *ingest) published(ctx context.Context, handle askedHandle) (bool, erro
 	}
 	in.receipt.Document = in.order.Document
 	in.receipt.Tokens = TokenCounts{Total: h.Tokens, Restored: h.Tokens}
+	if m.TokensOnly() {
+		in.receipt.Tokens = TokenCounts{Total: h.Tokens, Unread: h.Tokens}
+	}
 	in.receipt.Chunks = len(m.Chunks)
 	in.sign(h, m)
 	if err := in.own(ctx); err != nil {
 		return false, err
 	}
-	in.meter().Looked(Lookup{Tokens: h.Tokens, Gained: h.Tokens, Total: h.Tokens})
+	if !m.TokensOnly() {
+		in.meter().Looked(Lookup{Tokens: h.Tokens, Gained: h.Tokens, Total: h.Tokens})
+	}
 	return true, in.Space.DropRolling(ctx, in.job.ID, nil)
 }
 
@@ -407,7 +425,7 @@ func (in *ingest) publish(ctx context.Context) error {
 	var m cache.Manifest
 	var h cache.Handle
 	err := in.lap(ctx, "publish", &in.receipt.Seconds.Store, func(ctx context.Context) (err error) {
-		m, h, err = in.putHandle(ctx, in.nodes, in.order.TTL)
+		m, h, err = in.putHandle(ctx, in.whole(), in.order.TTL)
 		if err != nil {
 			return err
 		}
@@ -418,51 +436,6 @@ func (in *ingest) publish(ctx context.Context) error {
 	}
 	in.sign(h, m)
 	return nil
-}
-
-// makeHandle stores the manifest of a chain and a handle for it.
-func (a *attempt) makeHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
-	m, digest, err := a.Space.PutManifest(ctx, a.identity, nodes) // read back and verified when it returns: promise 3
-	if err != nil {
-		return m, cache.Handle{}, err
-	}
-	h := cache.Handle{
-		Version: cache.HandleVersion, Manifest: digest, Model: a.identity.Model, Tokens: m.Tokens, Tenant: a.tenant(),
-	}
-	if ttl > 0 {
-		h.Expires = a.job.Submitted.Add(ttl).UTC() // from the order, so that a repeat gives the same bytes
-	}
-	_, err = a.Space.PutHandle(ctx, h)
-	return m, h, err
-}
-
-// putHandle is makeHandle, and publishes the handle as the job's. One that was published before must be the same.
-func (a *attempt) putHandle(ctx context.Context, nodes []cache.Node, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
-	m, h, err := a.makeHandle(ctx, nodes, ttl)
-	if err != nil {
-		return m, h, err
-	}
-	if err := a.own(ctx); err != nil {
-		return m, h, err
-	}
-	saying, end := a.span(ctx, "queue publish_handle")
-	standing, err := a.Queue.PublishHandle(saying, a.job.ID, h.Encode())
-	end(err)
-	if err != nil {
-		return m, h, fmt.Errorf("publish handle of job %s: %w", a.job.ID, err)
-	}
-	if !bytes.Equal(standing, h.Encode()) {
-		return m, h, &handleConflict{a.job.ID, cache.Sum(standing), cache.Sum(h.Encode())}
-	}
-	return m, h, nil
-}
-
-// tenant is the name that handles of this worker carry.
-func (a *attempt) tenant() string {
-	if a.Space.Tenant == "" {
-		return cache.DefaultTenant
-	}
-	return a.Space.Tenant
 }
 
 // sign completes the receipt.

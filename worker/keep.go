@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"lector/cache"
 	"lector/engine"
+	"lector/queue"
 )
 
 // keeper stores the state that a resume extends, as nodes of the same chain that an ingest of all the ids would
@@ -13,20 +15,26 @@ import (
 type keeper struct {
 	*resume
 	nodes []cache.Node // up to the last multiple of the grid that is stored
+	// back is the state at the last boundary within a handle that holds token ids alone: rolling to the job's end, since
+	// another attempt goes on from there.
+	back []cache.Blob
 }
 
-// newKeeper begins with the handle's whole cells. A last cell that ends between two multiples of the grid is not
+// newKeeper begins with the whole cells of what was restored. A last cell that ends between two multiples of the grid is not
 // one of the extended document: its rows are stored again with those that follow.
-func newKeeper(r *resume) *keeper {
+func newKeeper(r *resume, m cache.Manifest) *keeper {
 	k := &keeper{resume: r}
+	if r.document != nil {
+		k.back = m.State
+	}
 	var parent cache.Key
-	for _, c := range r.manifest.Chunks {
+	for _, c := range m.Chunks {
 		if c.To%r.identity.Grid != 0 {
 			break
 		}
 		k.nodes = append(k.nodes, cache.Node{
 			Version: cache.NodeVersion, Key: c.Key, Producer: r.identity.Producer, Parent: parent, From: c.From, To: c.To,
-			Tokens: c.Tokens, Layout: r.manifest.Layout, Rows: c.Rows,
+			Tokens: c.Tokens, Layout: m.Layout, Rows: c.Rows,
 		})
 		parent = c.Key
 	}
@@ -65,13 +73,20 @@ func (k *keeper) put(ctx context.Context, probe engine.Probe, keep bool) error {
 		return err
 	}
 	k.nodes = append(k.nodes[:i], node)
+	if k.document != nil && node.To <= k.manifest.Tokens {
+		k.back = node.State
+	}
+	node.State = slices.Concat(node.State, k.back)
 	return k.Space.DropRolling(ctx, k.job.ID, &node)
 }
 
 // keep stores the extended state and publishes a handle for it, when the order asks for one.
 func (r *resume) keep(ctx context.Context) error {
-	if r.keeper == nil {
+	if !r.order.Keep {
 		return nil
+	}
+	if r.order.KeepState == queue.KeepNone {
+		return r.publish(ctx, kept{tokens: slices.Concat(r.seq.Tokens()[:r.base], r.result.IDs)})
 	}
 	if err := r.consumeRest(ctx); err != nil {
 		return err
@@ -83,14 +98,27 @@ func (r *resume) keep(ctx context.Context) error {
 	if err := r.keeper.put(ctx, probe, true); err != nil {
 		return err
 	}
-	_, h, err := r.putHandle(ctx, r.keeper.nodes, r.order.TTL)
+	return r.publish(ctx, kept{nodes: r.keeper.nodes})
+}
+
+// dropRolling gives up what the job kept for another attempt, now that there is a result.
+func (r *resume) dropRolling(ctx context.Context) error {
+	if !r.order.Keep || r.order.KeepState == queue.KeepNone {
+		return nil
+	}
+	return r.Space.DropRolling(ctx, r.job.ID, nil)
+}
+
+// publish makes the handle of the extended text.
+func (r *resume) publish(ctx context.Context, k kept) error {
+	m, h, err := r.putHandle(ctx, k, r.order.TTL)
 	if err != nil {
 		return err
 	}
 	d := cache.Sum(h.Encode())
-	r.result.Handle, r.result.HandleDigest = cache.HandleName(d), d.String()
+	r.result.Handle, r.result.HandleDigest, r.result.StateBytes = cache.HandleName(d), d.String(), m.Bytes
 	r.reached(h.Tokens)
-	return r.Space.DropRolling(ctx, r.job.ID, nil)
+	return nil
 }
 
 // consumeRest brings the sequence to the end of the text: its last token was chosen but not consumed.

@@ -33,12 +33,13 @@ type EarlyHandle struct {
 	HandleDigest string `json:"handle_digest"`
 }
 
-// TokenCounts says where a document's state came from: Restored + Computed = Total, or the receipt's Partial.
+// TokenCounts says where a document's state came from: Restored + Computed + Unread = Total, or the receipt's Partial.
 type TokenCounts struct {
 	Total    int `json:"total"`
 	Restored int `json:"restored"`
 	Computed int `json:"computed"`
-	Deduped  int `json:"deduped"` // of the computed ones: their rows were stored already
+	Deduped  int `json:"deduped"`          // of the computed ones: their rows were stored already
+	Unread   int `json:"unread,omitempty"` // the handle holds token ids alone: whoever resumes it reads them
 }
 
 // IngestSeconds is where an attempt's time went; Wait, Restore, Prefill, Store and Other add up to Total.
@@ -77,6 +78,7 @@ type Result struct {
 	Timings      ResumeSeconds `json:"timings"`
 	Handle       string        `json:"handle,omitempty"` // of the extended state, when it was to be kept
 	HandleDigest string        `json:"handle_digest,omitempty"`
+	StateBytes   int64         `json:"state_bytes,omitempty"` // of that handle: what a resume reads
 	Seed         uint64        `json:"seed"`
 	Stored       bool          `json:"stored,omitempty"` // too large for a message: texts and ids are in the store's result of the job alone
 	Host         string        `json:"host"`
@@ -101,17 +103,19 @@ type BranchUsage struct {
 
 // Usage counts tokens, of all texts together.
 type Usage struct {
-	Restored  int `json:"restored"`  // of the handle's state
-	Prefilled int `json:"prefilled"` // exactly the prompt
+	Restored  int `json:"restored"`         // of the handle's state; with Reread, all tokens of the handle
+	Reread    int `json:"reread,omitempty"` // of a handle that holds token ids alone: read again
+	Prefilled int `json:"prefilled"`        // exactly the prompt
 	Generated int `json:"generated"`
 	Drafted   int `json:"drafted"`
 	Accepted  int `json:"accepted"` // of the drafted ones
 }
 
-// ResumeSeconds is where an attempt's time went; Restore, Prefill, Decode and Other add up to Total. FirstToken is
+// ResumeSeconds is where an attempt's time went; Restore, Reread, Prefill, Decode and Other add up to Total. FirstToken is
 // from the start to the first token.
 type ResumeSeconds struct {
 	Restore    float64 `json:"restore"`
+	Reread     float64 `json:"reread,omitempty"`
 	Prefill    float64 `json:"prefill"`
 	FirstToken float64 `json:"first_token"`
 	Decode     float64 `json:"decode"`
@@ -122,5 +126,5 @@ type ResumeSeconds struct {
 // close makes the parts add up.
 func (s *ResumeSeconds) close(total time.Duration) {
 	s.Total = total.Seconds()
-	s.Other = s.Total - s.Restore - s.Prefill - s.Decode
+	s.Other = s.Total - s.Restore - s.Reread - s.Prefill - s.Decode
 }

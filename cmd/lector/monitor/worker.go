@@ -77,7 +77,7 @@ func (m *Metrics) uploaded(s worker.IngestSeconds) {
 func (m *Metrics) resumed(u worker.Usage) {
 	tokens := func(source string, n int) { m.tokens(queue.Resume, source, n) }
 	tokens(restored, u.Restored)
-	tokens(computed, u.Prefilled)
+	tokens(computed, u.Reread+u.Prefilled)
 	tokens(generated, u.Generated)
 	m.work.drafts.WithLabelValues(accepted).Add(float64(u.Accepted))
 	m.work.drafts.WithLabelValues(rejected).Add(float64(max(u.Drafted-u.Accepted, 0)))
