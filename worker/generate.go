@@ -41,7 +41,7 @@ func (b *branch) generate(ctx context.Context) error {
 	if b.out.Index == 0 {
 		b.result.Timings.FirstToken = b.now().Sub(b.started).Seconds()
 	}
-	return b.lap(ctx, "decode", &b.result.Timings.Decode, func(ctx context.Context) error {
+	return b.computing(ctx, "decode", &b.result.Timings.Decode, func(ctx context.Context) error {
 		from := int(b.seq.Pos())
 		defer func() { b.drawn(ctx, from, int(b.seq.Pos())) }()
 		for {

@@ -17,7 +17,8 @@ type keeper struct {
 	nodes []cache.Node // up to the last multiple of the grid that is stored
 	// back is the state at the last boundary within a handle that holds token ids alone: rolling to the job's end, since
 	// another attempt goes on from there.
-	back []cache.Blob
+	back    []cache.Blob
+	pending *upload // of the last of nodes, while it is on its way into the store
 }
 
 // newKeeper begins with the whole cells of what was restored. A last cell that ends between two multiples of the grid is not
@@ -68,16 +69,61 @@ func (k *keeper) put(ctx context.Context, probe engine.Probe, keep bool) error {
 		step.Parent, step.From = keys[i-1], ends[i-1]
 	}
 	step.Tokens = tokens[step.From:step.To]
-	node, _, err := k.putStep(ctx, k.seq, step)
-	if err != nil {
+	k.nodes = k.nodes[:i]
+	return k.store(ctx, step)
+}
+
+// store makes the cell durable. Where the space can stage it, the store takes it while the text goes on; behind the last
+// one there is none.
+func (k *keeper) store(ctx context.Context, step cache.StepArgs) error {
+	if err := k.landed(ctx); err != nil {
 		return err
 	}
-	k.nodes = append(k.nodes[:i], node)
-	if k.document != nil && node.To <= k.manifest.Tokens {
-		k.back = node.State
+	if step.Keep || !k.Space.CanStage() {
+		return k.lap(ctx, "store", &k.result.Timings.Store, func(ctx context.Context) error {
+			node, _, err := k.putStep(ctx, k.seq, step)
+			if err != nil {
+				return err
+			}
+			k.nodes = append(k.nodes, node)
+			return k.dropSuperseded(ctx, node)
+		})
 	}
-	node.State = slices.Concat(node.State, k.back)
-	return k.Space.DropRolling(ctx, k.job.ID, &node)
+	return k.lap(ctx, "stage", &k.result.Timings.Store, func(context.Context) error { // what it begins goes on after the lap
+		step, err := k.export(k.seq, step)
+		if err != nil {
+			return err
+		}
+		staged, err := k.Space.Stage(ctx, step)
+		if err != nil {
+			return err
+		}
+		k.nodes = append(k.nodes, staged.Node)
+		k.pending = k.upload(ctx, staged, aftermath{stored: k.dropSuperseded})
+		return nil
+	})
+}
+
+// landed waits until the cell before is in the store.
+func (k *keeper) landed(ctx context.Context) error {
+	if k == nil || k.pending == nil {
+		return nil
+	}
+	u, t := k.pending, &k.result.Timings
+	k.pending = nil
+	return k.attempt.landed(ctx, u, storing{&t.Store, &t.Held, &t.Behind})
+}
+
+// dropSuperseded gives up the rolling state before a node that is stored now, but for what another attempt goes on from.
+func (k *keeper) dropSuperseded(ctx context.Context, n cache.Node) error {
+	if k.document != nil && n.To <= k.manifest.Tokens {
+		k.back = n.State
+	}
+	n.State = slices.Concat(n.State, k.back)
+	if err := k.Space.DropRolling(ctx, k.job.ID, &n); err != nil {
+		return fmt.Errorf("drop superseded state: %w", err)
+	}
+	return nil
 }
 
 // keep stores the extended state and publishes a handle for it, when the order asks for one.
@@ -111,7 +157,12 @@ func (r *resume) dropRolling(ctx context.Context) error {
 
 // publish makes the handle of the extended text.
 func (r *resume) publish(ctx context.Context, k kept) error {
-	m, h, err := r.putHandle(ctx, k, r.order.TTL)
+	var m cache.Manifest
+	var h cache.Handle
+	err := r.lap(ctx, "publish", &r.result.Timings.Store, func(ctx context.Context) (err error) {
+		m, h, err = r.putHandle(ctx, k, r.order.TTL)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -111,20 +111,24 @@ type Usage struct {
 	Accepted  int `json:"accepted"` // of the drafted ones
 }
 
-// ResumeSeconds is where an attempt's time went; Restore, Reread, Prefill, Decode and Other add up to Total. FirstToken is
-// from the start to the first token.
+// ResumeSeconds is where an attempt's time went; Restore, Reread, Prefill, Decode, Store and Other add up to Total. FirstToken
+// is from the start to the first token.
 type ResumeSeconds struct {
 	Restore    float64 `json:"restore"`
 	Reread     float64 `json:"reread,omitempty"`
 	Prefill    float64 `json:"prefill"`
 	FirstToken float64 `json:"first_token"`
 	Decode     float64 `json:"decode"`
+	Store      float64 `json:"store,omitempty"` // nothing was computed meanwhile; most of it comes after the text was told
 	Other      float64 `json:"other"`
 	Total      float64 `json:"total"`
+
+	Held   float64 `json:"held,omitempty"`   // of Store: waited for the store to take the cell before
+	Behind float64 `json:"behind,omitempty"` // beside all of these: the store took cells while the text went on
 }
 
 // close makes the parts add up.
 func (s *ResumeSeconds) close(total time.Duration) {
 	s.Total = total.Seconds()
-	s.Other = s.Total - s.Restore - s.Reread - s.Prefill - s.Decode
+	s.Other = s.Total - s.Restore - s.Reread - s.Prefill - s.Decode - s.Store
 }

@@ -37,7 +37,7 @@ func (a *attempt) resume(ctx context.Context) (_ Result, err error) {
 	if err := r.open(ctx); err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, r.seq.Close()) }()
+	defer func() { err = errors.Join(err, r.keeper.landed(ctx), r.seq.Close()) }()
 	if err := r.lap(ctx, "restore", &r.result.Timings.Restore, r.restore); err != nil {
 		return Result{}, err
 	}
@@ -220,16 +220,24 @@ func (r *resume) rolling() string {
 // read prefills what is not restored of the handle, then the prompt.
 func (r *resume) read(ctx context.Context) error {
 	if rest := r.manifest.Tokens - r.result.Usage.Restored; rest > 0 {
-		err := r.lap(ctx, "reread", &r.result.Timings.Reread, func(ctx context.Context) error {
+		err := r.computing(ctx, "reread", &r.result.Timings.Reread, func(ctx context.Context) error {
 			return r.prefill(ctx, r.document[r.result.Usage.Restored:], &r.result.Usage.Reread)
 		})
 		if err != nil {
 			return fmt.Errorf("read the handle's tokens again: %w", err)
 		}
 	}
-	return r.lap(ctx, "prefill", &r.result.Timings.Prefill, func(ctx context.Context) error {
+	return r.computing(ctx, "prefill", &r.result.Timings.Prefill, func(ctx context.Context) error {
 		return r.prefill(ctx, r.prompt, &r.result.Usage.Prefilled)
 	})
+}
+
+// computing is lap without what was waited within it for storing, which is a part of its own.
+func (r *resume) computing(ctx context.Context, name string, part *float64, f func(context.Context) error) error {
+	stood := r.result.Timings.Store
+	err := r.lap(ctx, name, part, f)
+	*part -= r.result.Timings.Store - stood
+	return err
 }
 
 // prefill reads the tokens that follow what the sequence holds, in chunks that end where a state may be taken, and counts

@@ -282,3 +282,140 @@ func TestFaultsBehindCompute(t *testing.T) {
 		})
 	})
 }
+
+// The text of a resume that keeps its state is told to its end while the store has not taken the cell before; the job ends
+// when it has all, and the result says how long that took.
+func TestKeepBehindDecode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const n = 2*enginetest.ToyGrid - 4
+		from := r.ingest(prose(n))
+		r.toy.Stops = nil
+		order := queue.ResumeOrder{MaxTokens: enginetest.ToyGrid, Keep: true} // across one boundary
+		slow := newGate(r.store, 1)
+		spool := r.spooled(slow)
+		id := r.submit(r.resumeJob(from.HandleDigest, order))
+		done := make(chan struct{})
+		go func() {
+			r.background(r.Worker)
+			close(done)
+		}()
+		time.Sleep(time.Minute)
+		finish := ""
+		for _, e := range r.queue.Events(id) {
+			finish += e.Finish
+		}
+		if finish != worker.FinishLength || r.status(id).State != queue.Running {
+			t.Errorf("the text ended by %q while the store had nothing of it, the job is %s", finish, r.status(id).State)
+		}
+		if _, err := r.queue.Handle(t.Context(), id); !errors.Is(err, queue.ErrUnknown) {
+			t.Errorf("promise 3: a handle shows: %v", err)
+		}
+		close(slow.open)
+		<-done
+		var got worker.Result
+		r.result(id, &got)
+		if s := got.Timings; s.Held < 59 || s.Held > 61 || s.Store < s.Held || s.Behind < s.Held || s.Decode > 1 || s.Other > 1 {
+			t.Errorf("the result says %+v", s)
+		}
+		empty(t, spool)
+		plain := newRig(t)
+		plain.toy.Stops = nil
+		if want := plain.resume(plain.ingest(prose(n)).HandleDigest, order); want.HandleDigest != got.HandleDigest || want.Text != got.Text {
+			t.Errorf("with a spool %+v, without %+v", got, want)
+		}
+	})
+}
+
+// A store that is fast enough never holds a text up, and the parts of the result add up.
+func TestFastStoreHoldsNoTextUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		spool := r.spooled(slowly{r.store, time.Second})
+		r.toy.BeforeDecode = func(context.Context, int, []engine.Token) error { time.Sleep(time.Minute); return nil }
+		r.toy.BeforePrefill = r.toy.BeforeDecode
+		got := r.resume(from.HandleDigest, queue.ResumeOrder{Tokens: prose(30), MaxTokens: 20, Keep: true})
+		s := got.Timings
+		if s.Held != 0 || s.Behind < 5 || s.Store < 1 || s.Store > 10 || s.Decode < 60 || s.Decode != float64(int(s.Decode)/60*60) {
+			t.Errorf("the result says %+v", s)
+		}
+		if sum := s.Restore + s.Reread + s.Prefill + s.Decode + s.Store + s.Other; sum-s.Total > 1e-6 || s.Total-sum > 1e-6 {
+			t.Errorf("the parts add up to %v of %v", sum, s.Total)
+		}
+		empty(t, spool)
+	})
+}
+
+// A delivery that is lost while the store hangs ends a text, too; nothing is published and nothing stays in the spool.
+func TestTextLostWhileStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		from := r.ingest(prose(20))
+		spool := r.spooled(newGate(r.store, 1))
+		id := r.submit(r.resumeJob(from.HandleDigest, queue.ResumeOrder{Tokens: prose(30), MaxTokens: 20, Keep: true}))
+		r.queue.Fail(queuetest.Rule{Op: "Extend", Nth: 3, Err: queue.ErrLost})
+		r.turn(r.Worker)
+		if st := r.status(id); st.State != queue.Running {
+			t.Errorf("job is %s", st.State)
+		}
+		if _, err := r.queue.Handle(t.Context(), id); !errors.Is(err, queue.ErrUnknown) {
+			t.Errorf("promise 6: a handle shows: %v", err)
+		}
+		if n := r.toy.Open(); n != 0 {
+			t.Errorf("%d sequences are open", n)
+		}
+		empty(t, spool)
+	})
+}
+
+// Law: whatever fails, in the spool or in the store, a resume that keeps its state ends with the handle and the text that it
+// has without failures, from a handle with its state and from one without.
+func TestFaultsBehindDecode(t *testing.T) {
+	order := queue.ResumeOrder{Text: "and then", MaxTokens: 20, Drafts: 2, Keep: true}
+	plain := newRig(t)
+	want := plain.resume(plain.ingest(prose(21)).HandleDigest, order)
+	rapid.Check(t, func(rt *rapid.T) {
+		faults := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) cachetest.Fault {
+			return cachetest.Fault{
+				Op:      rapid.SampledFrom([]cachetest.Op{cachetest.Put, cachetest.Get, cachetest.Stat, cachetest.List, cachetest.Delete}).Draw(rt, "op"),
+				Pattern: rapid.SampledFrom([]string{"", "*/blobs/*", "*/rolling/*/*", "*/nodes/*", "*/keep/*", "*/manifests/*", "*/handles/*", "*/results/*"}).Draw(rt, "name"),
+				Nth:     rapid.IntRange(1, 8).Draw(rt, "nth"),
+				Action:  rapid.SampledFrom([]cachetest.Action{cachetest.ErrorBefore, cachetest.ErrorAfter}).Draw(rt, "action"),
+			}
+		}), 1, 4).Draw(rt, "faults")
+		broken := rapid.IntRange(0, 12).Draw(rt, "the spool fails at")
+		alone := rapid.Bool().Draw(rt, "ids alone")
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			o := worker.IngestOptions{}
+			if alone {
+				o = none()
+			}
+			from := r.submit(r.ingestJob(prose(21), o))
+			r.turn(r.Worker)
+			spool := r.spooled(cachetest.NewFaulty(r.store, faults...))
+			var adds atomic.Int64
+			spool.BeforeAdd = func(context.Context, int64) error {
+				if adds.Add(1) == int64(broken) {
+					return fmt.Errorf("the disk of the spool: %w", cachetest.ErrInjected)
+				}
+				return nil
+			}
+			r.Config.Attempts = 20
+			id := r.submit(r.resumeJob(r.receipt(from).HandleDigest, order))
+			for r.queue.Pending() > 0 {
+				r.turn(r.Worker)
+			}
+			var got worker.Result
+			r.result(id, &got)
+			if got.HandleDigest != want.HandleDigest || got.Text != want.Text {
+				t.Errorf("%v, spool fails at %d: handle %s of %q, want %s of %q", faults, broken, got.Handle, got.Text, want.Handle, want.Text)
+			}
+			empty(t, spool)
+			if n := r.toy.Open(); n != 0 {
+				t.Errorf("%d sequences are open", n)
+			}
+		})
+	})
+}
