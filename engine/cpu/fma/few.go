@@ -43,21 +43,43 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 	}
 }
 
-// fewTiled is Few of tiled weights, whose words are read where they stand.
+// fewTiled is Few of tiled weights, whose words are read where they stand, and their sides too if they are in bf16.
 func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 	m := w.Matrix
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
-	row := m.In * m.Bits / 8
+	row, groups := m.In*m.Bits/8, m.In/m.Group
 	_ = m.Data[(w.Row+w.N)*row-1]
-	ahead := stored{data: m.Data[min((w.Row+w.N)*row, len(m.Data)-1):], stride: 4 * FewOutputs}
-	s.fewHalves(fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), row / 4 * half}, sides: s.tileSides(m, w.Row, w.N, t), bits: m.Bits,
-		groups: m.In / m.Group, periods: m.Group / Period(m.Bits), ahead: ahead, first: true}, w.N, rows)
+	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), row / 4 * half}, bits: m.Bits,
+		groups: groups, periods: m.Group / Period(m.Bits), ahead: w.ahead(s), first: true}
+	if m.Side == ops.BF16 {
+		from, to := w.Row*groups*2, (w.Row+(w.N+half-1)/half*half)*groups*2
+		call.scales, call.biases, call.sides = m.Scales[from:to], m.Biases[from:to], Rows{Step: groups * half / 2}
+	} else {
+		call.sides = s.tileSides(m, w.Row, w.N, t)
+	}
+	s.fewHalves(call, w.N, rows)
 }
 
-// Outputs are N outputs of a matrix from Row on.
+// ahead brings the sides of what comes next near, and says where its codes begin.
+func (w Outputs) ahead(s Set) stored {
+	m, row := w.Then, w.ThenRow
+	if m == nil || !m.Tiled {
+		m, row = w.Matrix, w.Row+w.N
+	}
+	for _, sides := range [][]byte{m.Scales, m.Biases} {
+		each := len(sides) / m.Out
+		s.near(sides[min(row, m.Out)*each : min(row+FewOutputs, m.Out)*each])
+	}
+	return stored{data: m.Data[min(row*(len(m.Data)/m.Out), len(m.Data)-1):], stride: 4 * FewOutputs}
+}
+
+// Outputs are N outputs of a matrix from Row on. What is multiplied next is brought near meanwhile, if it is tiled: the
+// outputs of Then from ThenRow on, or those that follow where Then is nil.
 type Outputs struct {
 	*ops.Matrix
-	Row, N int
+	Row, N  int
+	Then    *ops.Matrix
+	ThenRow int
 }
 
 // part is the outputs from h on, at most 16, and all inputs.
@@ -100,8 +122,9 @@ func (f *fewRun) ahead(g int) stored {
 // fewCall is what a kernel of Few takes.
 type fewCall struct {
 	c, x            Rows
-	words           Rows // a row is the codes of 16 outputs
-	sides           Rows // a row is the scales and biases of 16 outputs
+	words           Rows   // a row is the codes of 16 outputs
+	sides           Rows   // a row is the scales and biases of 16 outputs
+	scales, biases  []byte // of tiles in bf16, in rows as long as those of sides; nil: they are in sides
 	bits            int
 	groups, periods int
 	ahead           stored
@@ -119,7 +142,12 @@ func (s Set) fewHalves(k fewCall, n, rows int) {
 			}
 			at := k
 			at.c, at.x = k.c.from(r, h), k.x.from(r, 0)
-			at.words, at.sides = k.words.from(h/half, 0), k.sides.from(h/half, 0)
+			at.words = k.words.from(h/half, 0)
+			if k.scales != nil {
+				at.scales, at.biases = k.scales[h/half*4*k.sides.Step:], k.biases[h/half*4*k.sides.Step:]
+			} else {
+				at.sides = k.sides.from(h/half, 0)
+			}
 			s.few(halves, part, at)
 			h += halves * half
 		}

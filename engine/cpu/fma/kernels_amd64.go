@@ -181,219 +181,435 @@ func unpack256x8(panel *float32, words *float32, scales *float32, biases *float3
 
 // few512x4x4x4 adds the products of x [4, *] and the weights of 64 outputs to c [4, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x4x2 sets c to the products of x [4, *] and the weights of 32 outputs, [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x4x1 sets c to the products of x [4, *] and the weights of 16 outputs, [4, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x2x4 adds the products of x [2, *] and the weights of 64 outputs to c [2, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x2x4 sets c to the products of x [2, *] and the weights of 64 outputs, [2, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x2x2 sets c to the products of x [2, *] and the weights of 32 outputs, [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x2x1 sets c to the products of x [2, *] and the weights of 16 outputs, [2, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x1x4 adds the products of x [1, *] and the weights of 64 outputs to c [1, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x1x4 sets c to the products of x [1, *] and the weights of 64 outputs, [1, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x1x2 sets c to the products of x [1, *] and the weights of 32 outputs, [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x4x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x4x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x4x1x1 sets c to the products of x [1, *] and the weights of 16 outputs, [1, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x4x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x4x4 adds the products of x [4, *] and the weights of 64 outputs to c [4, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x4x2 sets c to the products of x [4, *] and the weights of 32 outputs, [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x4x1 sets c to the products of x [4, *] and the weights of 16 outputs, [4, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x2x4 adds the products of x [2, *] and the weights of 64 outputs to c [2, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x2x4 sets c to the products of x [2, *] and the weights of 64 outputs, [2, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x2x2 sets c to the products of x [2, *] and the weights of 32 outputs, [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x2x1 sets c to the products of x [2, *] and the weights of 16 outputs, [2, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x1x4 adds the products of x [1, *] and the weights of 64 outputs to c [1, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x1x4 sets c to the products of x [1, *] and the weights of 64 outputs, [1, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x1x2 sets c to the products of x [1, *] and the weights of 32 outputs, [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x6x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x6x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x6x1x1 sets c to the products of x [1, *] and the weights of 16 outputs, [1, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x6x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x4x4 adds the products of x [4, *] and the weights of 64 outputs to c [4, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x4x2 adds the products of x [4, *] and the weights of 32 outputs to c [4, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x4x2 sets c to the products of x [4, *] and the weights of 32 outputs, [4, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x4x1 adds the products of x [4, *] and the weights of 16 outputs to c [4, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x4x1 sets c to the products of x [4, *] and the weights of 16 outputs, [4, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x2x4 adds the products of x [2, *] and the weights of 64 outputs to c [2, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x2x4 sets c to the products of x [2, *] and the weights of 64 outputs, [2, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x2x2 adds the products of x [2, *] and the weights of 32 outputs to c [2, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x2x2 sets c to the products of x [2, *] and the weights of 32 outputs, [2, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x2x1 adds the products of x [2, *] and the weights of 16 outputs to c [2, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x2x1 sets c to the products of x [2, *] and the weights of 16 outputs, [2, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x1x4 adds the products of x [1, *] and the weights of 64 outputs to c [1, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x1x4 sets c to the products of x [1, *] and the weights of 64 outputs, [1, 64], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x1x2 adds the products of x [1, *] and the weights of 32 outputs to c [1, 32], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
 
+// fewTiles512x8x1x2 sets c to the products of x [1, *] and the weights of 32 outputs, [1, 32], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
+
 // few512x8x1x1 adds the products of x [1, *] and the weights of 16 outputs to c [1, 16], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; sides are their scales and biases [groups, 2, 16].
-// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are
-// brought near. It needs AVX-512F.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
 //
 //go:noescape
 func few512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides int, groups int, periods int, ahead *byte, stride int, first bool)
+
+// fewTiles512x8x1x1 sets c to the products of x [1, *] and the weights of 16 outputs, [1, 16], inputs ascending.
+// words are the codes of 16 outputs, [*, 16], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 16] each.
+// The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for
+// every word, are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewTiles512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
 
 // listed512x4x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 64.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
@@ -472,10 +688,10 @@ func transposeListed512(dst *float32, step int, src *byte, stride int, n int, li
 //go:noescape
 func gather512x16(dst *float32, step int, src *byte, stride int, n int)
 
-// widen512x16 sets dst[32*i+j] to bf16 16*i+j of scales and dst[32*i+16+j] to that of biases for j < 16 and i < n. It needs AVX-512F.
+// near brings lines of 64 bytes from data on near.
 //
 //go:noescape
-func widen512x16(dst *float32, scales *byte, biases *byte, n int)
+func near(data *byte, lines int)
 
 // strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. It needs AVX-512F.

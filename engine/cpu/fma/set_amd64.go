@@ -120,14 +120,11 @@ func (s Set) transpose16(dst Rows, src stored) {
 	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
 }
 
-// widenTile widens n groups of 16 scales and biases in bf16 to [n, 2, 16], if this set can.
-func (s Set) widenTile(dst []float32, scales, biases []byte, n int) bool {
-	if s != AVX512 || n == 0 {
-		return false
+// near brings bytes near that will be read soon.
+func (s Set) near(data []byte) {
+	if len(data) > 0 {
+		near(&data[0], (len(data)+63)/64)
 	}
-	_, _, _ = dst[2*half*n-1], scales[2*half*n-1], biases[2*half*n-1]
-	widen512x16(&dst[0], &scales[0], &biases[0], n)
-	return true
 }
 
 // unpack decodes words of codes into 16 columns of a panel.
@@ -167,8 +164,16 @@ func unpacking(wide bool, bits int) unpackKernel {
 
 type fewFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides, groups, periods int, ahead *byte, stride int, first bool)
 
+type fewTilesFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales, biases *byte, nextSides, groups, periods int, ahead *byte)
+
 // few multiplies some rows with 16, 32 or 64 outputs.
 func (s Set) few(halves, rows int, k fewCall) {
+	if k.scales != nil {
+		f := fewTilesKernels(k.bits, rows)[halves/2]
+		f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, &k.scales[0], &k.biases[0], k.sides.Step, k.groups, k.periods,
+			&k.ahead.data[0])
+		return
+	}
 	f := fewKernels(k.bits, rows)[halves/2]
 	f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, &k.sides.Data[0], k.sides.Step, k.groups, k.periods,
 		&k.ahead.data[0], k.ahead.stride, k.first)
@@ -195,6 +200,29 @@ func fewKernels(bits, rows int) [3]fewFunc {
 		return [3]fewFunc{few512x8x2x1, few512x8x2x2, few512x8x2x4}
 	}
 	return [3]fewFunc{few512x8x4x1, few512x8x4x2, few512x8x4x4}
+}
+
+// fewTilesKernels are those for 16, 32 and 64 outputs of tiles with sides in bf16.
+func fewTilesKernels(bits, rows int) [3]fewTilesFunc {
+	switch {
+	case bits == 4 && rows == 1:
+		return [3]fewTilesFunc{fewTiles512x4x1x1, fewTiles512x4x1x2, fewTiles512x4x1x4}
+	case bits == 4 && rows == 2:
+		return [3]fewTilesFunc{fewTiles512x4x2x1, fewTiles512x4x2x2, fewTiles512x4x2x4}
+	case bits == 4:
+		return [3]fewTilesFunc{fewTiles512x4x4x1, fewTiles512x4x4x2, fewTiles512x4x4x4}
+	case bits == 6 && rows == 1:
+		return [3]fewTilesFunc{fewTiles512x6x1x1, fewTiles512x6x1x2, fewTiles512x6x1x4}
+	case bits == 6 && rows == 2:
+		return [3]fewTilesFunc{fewTiles512x6x2x1, fewTiles512x6x2x2, fewTiles512x6x2x4}
+	case bits == 6:
+		return [3]fewTilesFunc{fewTiles512x6x4x1, fewTiles512x6x4x2, fewTiles512x6x4x4}
+	case rows == 1:
+		return [3]fewTilesFunc{fewTiles512x8x1x1, fewTiles512x8x1x2, fewTiles512x8x1x4}
+	case rows == 2:
+		return [3]fewTilesFunc{fewTiles512x8x2x1, fewTiles512x8x2x2, fewTiles512x8x2x4}
+	}
+	return [3]fewTilesFunc{fewTiles512x8x4x1, fewTiles512x8x4x2, fewTiles512x8x4x4}
 }
 
 // transposeRows transposes 16 rows of n floats, if this set can.

@@ -57,8 +57,8 @@ func (s Set) transpose16(dst Rows, src stored) { columns16(dst, src) }
 // transposeRows is left to Go.
 func (s Set) transposeRows(dst, src Rows, rows, n int) bool { return false }
 
-// widenTile is left to Go.
-func (s Set) widenTile(dst []float32, scales, biases []byte, n int) bool { return false }
+// near is left to the processor.
+func (s Set) near(data []byte) {}
 
 // unpack decodes words of codes into 16 columns of a panel: 4 bits in a kernel, others code by code.
 func (s Set) unpack(panel []float32, w codes) {

@@ -101,9 +101,6 @@ func bytesOf(f []float32) []byte {
 func (s Set) tileSides(m *ops.Matrix, row, n int, t *Temp) Rows {
 	groups, tiles := m.In/m.Group, (n+half-1)/half
 	dst := Rows{grow(&t.scales, fewHalves*groups*2*half), groups * 2 * half}
-	if at := row * groups * 2; m.Side == ops.BF16 && s.widenTile(dst.Data, m.Scales[at:], m.Biases[at:], tiles*groups) {
-		return dst
-	}
 	for h := range tiles {
 		p := Part{Row: row + h*half, N: half, K: m.In}
 		s.tiledSides(Rows{dst.Data[h*dst.Step:], 2 * half}, m.Scales, m, p)

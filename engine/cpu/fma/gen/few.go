@@ -9,30 +9,21 @@ import (
 )
 
 // few is rows x (halves registers of 16 outputs) chains with affine weights that are decoded in registers. With so few
-// rows, writing them to a panel and reading them again takes longer than the chains.
-func few(bits, rows, halves int) {
-	name := fmt.Sprintf("few512x%dx%dx%d", bits, rows, halves)
-	kernel(name, "func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, sides *float32, nextSides, groups, periods int, ahead *byte, stride int, first bool)")
+// rows, writing them to a panel and reading them again takes longer than the chains. The sides of tiles in bf16 are widened
+// in registers, too.
+func few(bits, rows, halves int, tiles bool) {
+	f := newFew(bits, rows, halves, tiles)
 	codes, width := period(bits)
-	Doc(fmt.Sprintf("%s adds the products of x [%d, *] and the weights of %d outputs to c [%d, %d], inputs ascending.", name, rows, 16*halves, rows, 16*halves),
-		fmt.Sprintf("words are the codes of 16 outputs, [*, 16], %d words for %d inputs; sides are their scales and biases [groups, 2, 16].", width, codes),
-		"The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride bytes on for every word, are", "brought near. It needs AVX-512F.")
-	f := fewKernel{bits: bits, x: newGrid(load("x"), load("ldx"), rows), words: newGrid(load("words"), load("next"), halves),
-		sides: newGrid(load("sides"), load("nextSides"), halves), ahead: load("ahead"), stride: load("stride"), table: codeTable(wide, bits)}
-	if f.table == nil {
-		f.mask = ZMM()
-		low := GP32()
-		MOVL(U32(1<<bits-1), low)
-		VPBROADCASTD(low, f.mask)
-	}
-	f.acc = make([][]VecVirtual, rows)
-	for r := range f.acc {
-		for range halves {
-			f.acc[r] = append(f.acc[r], ZMM())
-		}
-	}
 	groups, left := load("groups"), GP64()
-	begin(wide, f.acc)
+	if tiles {
+		for r := range f.acc {
+			for _, a := range f.acc[r] {
+				zero(wide, a)
+			}
+		}
+	} else {
+		begin(wide, f.acc)
+	}
 	Label("loop")
 	TESTQ(groups, groups)
 	JZ(LabelRef("done"))
@@ -55,10 +46,46 @@ func few(bits, rows, halves int) {
 	RET()
 }
 
+// newFew begins a kernel and loads what it is called with.
+func newFew(bits, rows, halves int, tiles bool) *fewKernel {
+	name, does := fmt.Sprintf("few512x%dx%dx%d", bits, rows, halves), "adds the products of x [%d, *] and the weights of %d outputs to c [%d, %d]"
+	sides, stride, layout := "sides *float32", ", stride int, first bool", "sides are their scales and biases [groups, 2, 16]."
+	if tiles {
+		name, does = fmt.Sprintf("fewTiles512x%dx%dx%d", bits, rows, halves), "sets c to the products of x [%d, *] and the weights of %d outputs, [%d, %d]"
+		sides, stride, layout = "scales, biases *byte", "", "scales and biases are theirs in bf16, [groups, 16] each."
+	}
+	kernel(name, "func(c *float32, ldc int, x *float32, ldx int, words *float32, next int, "+sides+", nextSides, groups, periods int, ahead *byte"+stride+")")
+	codes, width := period(bits)
+	Doc(fmt.Sprintf("%s "+does+", inputs ascending.", name, rows, 16*halves, rows, 16*halves),
+		fmt.Sprintf("words are the codes of 16 outputs, [*, 16], %d words for %d inputs; %s", width, codes, layout),
+		"The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for", "every word, are brought near. It needs AVX-512F.")
+	f := &fewKernel{bits: bits, x: newGrid(load("x"), load("ldx"), rows), words: newGrid(load("words"), load("next"), halves),
+		ahead: load("ahead"), table: codeTable(wide, bits)}
+	if tiles {
+		f.sides, f.biases = newGrid(load("scales"), load("nextSides"), halves), load("biases")
+	} else {
+		f.sides, f.stride = newGrid(load("sides"), load("nextSides"), halves), load("stride")
+	}
+	if f.table == nil {
+		f.mask = ZMM()
+		low := GP32()
+		MOVL(U32(1<<bits-1), low)
+		VPBROADCASTD(low, f.mask)
+	}
+	f.acc = make([][]VecVirtual, rows)
+	for r := range f.acc {
+		for range halves {
+			f.acc[r] = append(f.acc[r], ZMM())
+		}
+	}
+	return f
+}
+
 type fewKernel struct {
 	bits            int
 	x, words, sides grid
-	ahead, stride   GPVirtual
+	biases          GPVirtual  // of tiles, else nil: then sides are scales
+	ahead, stride   GPVirtual  // no stride: 256
 	table, mask     VecVirtual // one of them
 	acc             [][]VecVirtual
 	scale, bias     []VecVirtual
@@ -68,11 +95,29 @@ func (f *fewKernel) loadSides() {
 	f.scale, f.bias = nil, nil
 	for h := range f.acc[0] {
 		scale, bias := ZMM(), ZMM()
-		VMOVUPS(f.sides.at(h, 0), scale)
-		VMOVUPS(f.sides.at(h, 64), bias)
+		if f.biases != nil {
+			biases := f.sides
+			biases.base = f.biases
+			widenTo(scale, f.sides.at(h, 0))
+			widenTo(bias, biases.at(h, 0))
+		} else {
+			VMOVUPS(f.sides.at(h, 0), scale)
+			VMOVUPS(f.sides.at(h, 64), bias)
+		}
 		f.scale, f.bias = append(f.scale, scale), append(f.bias, bias)
 	}
+	if f.biases != nil {
+		f.sides.advance(32)
+		ADDQ(Imm(32), f.biases)
+		return
+	}
 	f.sides.advanceFar(128)
+}
+
+// widenTo loads 16 numbers in bf16.
+func widenTo(v VecVirtual, from Mem) {
+	VPMOVZXWD(from, v)
+	VPSLLD(Imm(16), v, v)
 }
 
 // period multiplies the codes of one period.
@@ -81,7 +126,11 @@ func (f *fewKernel) period(codes, width int) {
 		for line := range 4 {
 			PREFETCHT0(Mem{Base: f.ahead, Disp: 64 * line})
 		}
-		ADDQ(f.stride, f.ahead)
+		if f.stride == nil {
+			ADDQ(U32(256), f.ahead)
+		} else {
+			ADDQ(f.stride, f.ahead)
+		}
 	}
 	for i := range codes {
 		for h := range f.acc[0] {

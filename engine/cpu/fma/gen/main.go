@@ -28,7 +28,8 @@ func main() {
 	for _, bits := range []int{4, 6, 8} {
 		for _, rows := range []int{4, 2, 1} {
 			for _, halves := range []int{4, 2, 1} {
-				few(bits, rows, halves)
+				few(bits, rows, halves, false)
+				few(bits, rows, halves, true)
 			}
 		}
 	}
@@ -41,7 +42,7 @@ func main() {
 	transpose("transpose512x16", 2, false)
 	transpose("transposeListed512", 4, true)
 	gatherPairs()
-	widenTile()
+	near()
 	for _, shape := range [][2]int{{8, 2}, {8, 1}, {4, 2}, {4, 1}} {
 		strip(shape[0], shape[1])
 	}

@@ -108,26 +108,19 @@ func gatherPairs() {
 	RET()
 }
 
-// widenTile widens scales and biases of tiles.
-func widenTile() {
-	kernel("widen512x16", "func(dst *float32, scales, biases *byte, n int)")
-	Doc("widen512x16 sets dst[32*i+j] to bf16 16*i+j of scales and dst[32*i+16+j] to that of biases for j < 16 and i < n. It needs AVX-512F.")
-	dst, scales, biases, n := load("dst"), load("scales"), load("biases"), load("n")
+// near touches lines of memory.
+func near() {
+	kernel("near", "func(data *byte, lines int)")
+	Doc("near brings lines of 64 bytes from data on near.")
+	data, lines := load("data"), load("lines")
 	Label("loop")
-	TESTQ(n, n)
+	TESTQ(lines, lines)
 	JZ(LabelRef("done"))
-	for i, from := range []GPVirtual{scales, biases} {
-		v := ZMM()
-		VPMOVZXWD(Mem{Base: from}, v)
-		VPSLLD(Imm(16), v, v)
-		VMOVUPS(v, Mem{Base: dst, Disp: 64 * i})
-		ADDQ(Imm(32), from)
-	}
-	ADDQ(U32(128), dst)
-	DECQ(n)
+	PREFETCHT0(Mem{Base: data})
+	ADDQ(Imm(64), data)
+	DECQ(lines)
 	JMP(LabelRef("loop"))
 	Label("done")
-	VZEROUPPER()
 	RET()
 }
 
