@@ -71,7 +71,11 @@ func (p *product) fewCodes(c *chains) {
 	w := p.inTiles(c.set).w
 	for o := p.from; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
-		c.set.Few(tile, x, p.x.n, fma.Outputs{Matrix: w, Row: o, N: n}, &c.temp)
+		out := fma.Outputs{Matrix: w, Row: o, N: n}
+		if p.then.w != nil && o+n == p.to {
+			out.Then, out.ThenRow = product{w: p.then.w, from: p.then.from}.inTiles(c.set).w, p.then.from
+		}
+		c.set.Few(tile, x, p.x.n, out, &c.temp)
 		p.keep(tile, 0, o, n)
 	}
 }

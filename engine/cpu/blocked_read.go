@@ -90,14 +90,15 @@ func (r *streamRead) norm(z *rows) {
 func (r *streamRead) mix(low, z *rows) {
 	h, call := r.in.X.Cols, r.newCall()
 	for c := 0; c < h; c += mixColumns {
-		r.mixColumns(columnsOf{low, z, call}, c, min(mixColumns, h-c))
+		r.mixColumns(columnsOf{low: low, z: z, call: call}, c, min(mixColumns, h-c))
 	}
 }
 
-// columnsOf is what columns of x are made of: Up's inputs and the streams, within one call.
+// columnsOf is what columns of x are made of: Up's inputs and the streams, within one call; and what the next columns begin with.
 type columnsOf struct {
 	low, z *rows
 	call   int
+	then   next
 }
 
 // mixColumns computes n columns of x from c on.
@@ -105,7 +106,11 @@ func (r *streamRead) mixColumns(in columnsOf, c, n int) {
 	h, x := r.in.X.Cols, all(r.in.X).span(r.first, r.first+r.rows)
 	u := rows{data: floats(&r.s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
 	for g := range r.n {
-		product{y: u.span(g*r.rows, (g+1)*r.rows), x: *in.low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: in.call}.run(r.s)
+		then := in.then
+		if g+1 < r.n {
+			then = next{&r.in.Up, (g+1)*h + c}
+		}
+		product{y: u.span(g*r.rows, (g+1)*r.rows), x: *in.low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: in.call, then: then}.run(r.s)
 	}
 	for i := range r.rows {
 		from := fma.Rows{Data: in.z.at(i)[c:], Step: h}

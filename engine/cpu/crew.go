@@ -12,6 +12,7 @@ import (
 type crew struct {
 	job     atomic.Pointer[job] // the newest that may have items left
 	helpers atomic.Int64        // those that are alive
+	begun   atomic.Int64        // helpers so far: each has a part of a job to begin with
 	jobs    sync.Pool           // of *job
 }
 
@@ -27,18 +28,17 @@ const (
 func (c *crew) run(b *Backend, n, grain int, work func(s *scratch, from, to int)) {
 	j, _ := c.jobs.Get().(*job)
 	if j == nil {
-		j = &job{wake: make(chan struct{}, 1)}
+		j = &job{wake: make(chan struct{}, 1), parts: make([]part, b.workers)}
 	}
-	j.grain, j.work = grain, work
-	j.n.Store(int64(n))
-	j.next.Store(0)
-	j.failed.Store(nil)
+	j.set(n, grain, work)
 	c.job.Store(j)
 	for missing := int64(b.workers-1) - c.helpers.Load(); missing > 0; missing-- {
 		c.helpers.Add(1)
 		go c.help(b)
 	}
-	j.take(b)
+	s := b.scratch.get(b)
+	j.take(s, 0)
+	b.scratch.put(s)
 	j.settle()
 	failed := j.failed.Load()
 	c.job.CompareAndSwap(j, nil)
@@ -66,8 +66,10 @@ func (j *job) settle() {
 // help takes part in job after job until none comes for a while. A job that comes as a helper ends may have counted on
 // it: so it looks once more after it said that it is gone.
 func (c *crew) help(b *Backend) {
+	s, own := b.scratch.get(b), 1+int(c.begun.Add(1))%(b.workers-1)
+	defer b.scratch.put(s)
 	for {
-		c.lookOut(b)
+		c.lookOut(s, own)
 		c.helpers.Add(-1)
 		if j := c.job.Load(); j == nil || !j.open() {
 			return
@@ -80,7 +82,7 @@ func (c *crew) help(b *Backend) {
 }
 
 // lookOut takes part in job after job until none came for as long as patience.
-func (c *crew) lookOut(b *Backend) {
+func (c *crew) lookOut(s *scratch, own int) {
 	for idle := time.Now(); time.Since(idle) < patience; {
 		for range glances {
 			j := c.job.Load()
@@ -89,7 +91,7 @@ func (c *crew) lookOut(b *Backend) {
 			}
 			j.inside.Add(1)
 			if c.job.Load() == j { // else it is settled, and may be used again
-				j.take(b)
+				j.take(s, own)
 			}
 			if j.inside.Add(-1) == 0 && j.waiting.CompareAndSwap(true, false) {
 				j.wake <- struct{}{}
@@ -103,4 +105,4 @@ func (c *crew) lookOut(b *Backend) {
 }
 
 // open says that there are items left.
-func (j *job) open() bool { return j.next.Load() < j.n.Load() }
+func (j *job) open() bool { return j.left.Load() > 0 }

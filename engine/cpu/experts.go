@@ -24,7 +24,7 @@ func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Us
 // all runs all rows.
 func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
 	if t.experts.Records != nil {
-		if x.Rows > 0 {
+		if x.Rows > 0 && !t.resident(y, x) {
 			t.stored(y, x)
 		}
 		return ops.Usage{}
@@ -153,7 +153,11 @@ func (t *expertRun) inner() {
 	t.parallel(len(t.active)*blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			at := i % blocks * each
-			t.innerColumns(s, &t.active[i/blocks], at, min(at+each, width))
+			var then *ops.Matrix // what follows for this worker
+			if i+1 < s.end {
+				then = &t.active[(i+1)/blocks].Gate
+			}
+			t.innerColumns(s, &t.active[i/blocks], span{at, min(at+each, width)}, next{then, (i + 1) % blocks * each})
 		}
 	})
 }
@@ -172,15 +176,15 @@ func (b *Backend) columns(pairs int) int {
 // fewPairs is up to how many pairs an item takes few columns, so that there are some for every worker.
 const fewPairs = 64
 
-func (t *expertRun) innerColumns(s *scratch, e *activeExpert, from, to int) {
-	n, width := e.to-e.from, t.experts.Inner
+func (t *expertRun) innerColumns(s *scratch, e *activeExpert, c span, then next) {
+	n, width, from, to := e.to-e.from, t.experts.Inner, c.from, c.to
 	x := t.x
 	x.list, x.n = t.row[e.from:e.to], n
 	gate := rows{data: t.inside, stride: width, width: width, first: e.from - t.base, n: n}
 	up := rows{data: floats(&s.values, n*(to-from)), stride: to - from, width: to - from, n: n}
 	call := t.newCall()
-	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to, call: call},
-		product{y: up, x: x, w: &e.Up, from: from, to: to, call: call})
+	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to, call: call, then: next{&e.Up, from}},
+		product{y: up, x: x, w: &e.Up, from: from, to: to, call: call, then: then})
 	for i := range n {
 		g := gate.at(i)[from:to]
 		s.vector.swiGLU(g, g, up.at(i))
@@ -196,24 +200,33 @@ func (t *expertRun) outer() {
 	t.added = t.shared != nil
 	t.parallel(blocks, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			at := i * each
-			t.outerColumns(s, at, min(at+each, h))
+			at, then := i*each, next{}
+			if i+1 < s.end {
+				then = next{&t.active[0].Down, at + each}
+			}
+			t.outerColumns(s, at, min(at+each, h), then)
 		}
 	})
 }
 
-func (t *expertRun) outerColumns(s *scratch, from, to int) {
+func (t *expertRun) outerColumns(s *scratch, from, to int, then next) {
 	inside := rows{data: t.inside, stride: t.experts.Inner, width: t.experts.Inner}
 	out := rows{data: floats(&s.values, len(t.pair)*(to-from)), stride: to - from, width: to - from}
 	for i := range t.active {
-		e := &t.active[i]
-		product{y: out.span(e.from, e.to), x: inside.span(e.from, e.to), w: &e.Down, from: from, to: to}.run(s)
+		e, after := &t.active[i], then
+		switch {
+		case i+1 < len(t.active):
+			after = next{&t.active[i+1].Down, from}
+		case t.shared != nil:
+			after = next{&t.shared.Down, from}
+		}
+		product{y: out.span(e.from, e.to), x: inside.span(e.from, e.to), w: &e.Down, from: from, to: to, then: after}.run(s)
 	}
 	for r := range t.y.n {
 		t.sum(t.y.at(r)[from:to], r, &out, 0)
 	}
 	if t.shared != nil {
-		t.sharedColumns(s, from, to)
+		t.sharedColumns(s, from, to, then)
 	}
 }
 

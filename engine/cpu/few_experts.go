@@ -25,15 +25,15 @@ func (b *Backend) addShared(y ops.Tensor, s ops.SharedExpert) {
 	t := expertRun{Backend: b, y: all(y), shared: &s}
 	each := b.columns(y.Rows)
 	b.parallel((y.Cols+each-1)/each, 1, func(w *scratch, from, to int) {
-		t.sharedColumns(w, from*each, min(to*each, y.Cols))
+		t.sharedColumns(w, from*each, min(to*each, y.Cols), next{})
 	})
 }
 
 // sharedColumns adds the columns [from, to) of the shared expert to y.
-func (t *expertRun) sharedColumns(s *scratch, from, to int) {
+func (t *expertRun) sharedColumns(s *scratch, from, to int, then next) {
 	gate := all(t.shared.Gate)
 	out := rows{data: floats(&s.more, gate.n*(to-from)), stride: to - from, width: to - from, n: gate.n}
-	product{y: out, x: gate, w: &t.shared.Down, from: from, to: to}.run(s)
+	product{y: out, x: gate, w: &t.shared.Down, from: from, to: to, then: then}.run(s)
 	for r := range t.y.n {
 		t.vector.addScaled(t.y.at(r)[from:to], out.at(r), sigmoid(t.shared.Score.Floats()[r]))
 	}

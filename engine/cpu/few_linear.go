@@ -36,23 +36,31 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	}
 	p := b.pieces()
 	defer b.cuts.Put(p)
-	outputs := 0
-	for _, w := range ws {
-		outputs += w.Out
-	}
 	for i, y := range ys {
 		if w := ws[i]; x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out {
 			fit(false, "LinearAll "+w.Name, y, x)
 		}
 		shapes().FitMatrix("LinearAll", ws[i])
-		p.cut(all(y), ws[i], b.share(outputs))
+		p.cut(all(y), ws[i], fma.FewOutputs)
 	}
-	in := all(x)
+	b.runPieces(p, all(x))
+}
+
+// runPieces computes pieces, whose products have one x. While a worker computes one, its next is brought near.
+func (b *Backend) runPieces(p *pieces, x rows) {
 	b.parallel(len(p.list), 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			p.list[i].run(s, in)
+			p.list[i].run(s, x, p.then(i, s.end))
 		}
 	})
+}
+
+// then is the piece that follows piece i, nil where that is another worker's.
+func (p *pieces) then(i, end int) *piece {
+	if i+1 < end {
+		return &p.list[i+1]
+	}
+	return nil
 }
 
 // pieces returns an empty list.
@@ -66,13 +74,6 @@ func (b *Backend) pieces() *pieces {
 	return p
 }
 
-// share is how many of so many outputs a piece takes: some pieces for every worker, yet as many outputs side by side as
-// are brought near together.
-func (b *Backend) share(outputs int) int {
-	each := (outputs/(4*b.workers) + fma.FewOutputs - 1) / fma.FewOutputs * fma.FewOutputs
-	return min(max(each, fma.FewOutputs), blockedOutputs)
-}
-
 // cut adds a product in pieces of `each` outputs.
 func (p *pieces) cut(y rows, w *ops.Matrix, each int) {
 	for o := 0; o < w.Out; o += each {
@@ -80,7 +81,11 @@ func (p *pieces) cut(y rows, w *ops.Matrix, each int) {
 	}
 }
 
-// run computes a piece.
-func (p *piece) run(s *scratch, x rows) {
-	product{y: p.y, at: p.from, x: x, w: p.w, from: p.from, to: p.to}.run(s)
+// run computes a piece, before another.
+func (p *piece) run(s *scratch, x rows, then *piece) {
+	m := product{y: p.y, at: p.from, x: x, w: p.w, from: p.from, to: p.to}
+	if then != nil {
+		m.then = next{then.w, then.from}
+	}
+	m.run(s)
 }

@@ -12,7 +12,7 @@ type fewRead struct {
 	pieces *pieces
 }
 
-// readFew carries out a read of few rows of n streams in three steps: norms; the products with what is normed; and the
+// readFew carries out a read of few rows of n streams in three steps: norms; the product with Down; and Inject beside the
 // columns of x, each from its own outputs of Up.
 func (b *Backend) readFew(in ops.StreamRead, n int) {
 	p := b.pieces()
@@ -25,24 +25,55 @@ func (b *Backend) readFew(in ops.StreamRead, n int) {
 		z:   rows{data: memory[:count*width], stride: width, width: width, n: count},
 		low: rows{data: memory[count*width:], stride: low, width: low, n: count},
 	}
-	h := in.X.Cols
-	b.parallel(count*n, grain(16*h), func(s *scratch, from, to int) {
+	b.parallel(count*n, grain(8*in.X.Cols), func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			r.normStream(s, i/n, i%n)
 		}
 	})
-	r.down()
-	each := b.share(h)
-	b.parallel((h+each-1)/each, 1, func(s *scratch, from, to int) {
+	each := fma.FewOutputs
+	if low < b.workers*each {
+		each = fma.Lanes
+	}
+	p.cut(r.low, &in.Down, each)
+	b.runPieces(p, r.z)
+	r.mixFew()
+}
+
+// mixFew computes x, some columns an item of work. Before them comes Inject, whose few outputs are long chains.
+func (r *fewRead) mixFew() {
+	const each = fma.FewOutputs
+	h, first := r.in.X.Cols, 0
+	if r.in.Inject.Data != nil {
+		first = 1
+	}
+	r.parallel(first+(h+each-1)/each, 1, func(s *scratch, from, to int) {
+		if from < first {
+			r.inject(s)
+			from = first
+		}
+		if from == to {
+			return
+		}
 		read := r.streamRead
 		read.s = s
-		gates := rows{data: floats(&s.more, len(r.low.data)), stride: low, width: low, n: count}
+		gates := rows{data: floats(&s.more, len(r.low.data)), stride: r.low.stride, width: r.low.width, n: r.rows}
 		copy(gates.data, r.low.data)
-		s.vector.silu(gates.data, 1/float32(n))
+		s.vector.silu(gates.data, 1/float32(r.n))
 		for i := from; i < to; i++ {
-			read.mixColumns(columnsOf{low: &gates, z: &r.z}, i*each, min(each, h-i*each))
+			then, c := next{}, (i-first)*each
+			if i+1 < s.end {
+				then = next{&r.in.Up, c + each}
+			}
+			read.mixColumns(columnsOf{low: &gates, z: &r.z, then: then}, c, min(each, h-c))
 		}
 	})
+}
+
+// inject computes how the block's output goes back.
+func (r *fewRead) inject(s *scratch) {
+	inj := all(r.in.Inj)
+	product{y: inj, x: r.z, w: &r.in.Inject, to: r.n, then: next{&r.in.Up, 0}}.run(s)
+	s.vector.sigmoid(inj.data, 1/float32(r.n), 2)
 }
 
 // normStream injects what is deferred into a stream of a row, and norms it.
@@ -53,26 +84,4 @@ func (r *fewRead) normStream(s *scratch, row, g int) {
 		s.vector.addScaled(stream, r.in.Y.Row(row), r.in.Inj.Row(row)[g])
 	}
 	r.rmsNorm(r.z.at(row)[g*h:(g+1)*h], stream, r.in.Norm[g*h:(g+1)*h], r.in.Eps)
-}
-
-// down multiplies with Down and Inject. The few outputs of Inject are chains as long as those of Down, so they begin
-// first.
-func (r *fewRead) down() {
-	if r.in.Inject.Data != nil {
-		r.pieces.cut(all(r.in.Inj), &r.in.Inject, fma.FewOutputs)
-	}
-	each := fma.FewOutputs
-	if r.in.Down.Out < 2*r.workers*each {
-		each = fma.Lanes
-	}
-	r.pieces.cut(r.low, &r.in.Down, each)
-	p := r.pieces
-	r.parallel(len(p.list), 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			p.list[i].run(s, r.z)
-		}
-	})
-	if r.in.Inject.Data != nil {
-		r.vector.sigmoid(r.in.Inj.Floats(), 1/float32(r.n), 2)
-	}
 }

@@ -1,6 +1,9 @@
 package cpu
 
-import "lector/engine/ops"
+import (
+	"lector/engine/cpu/fma"
+	"lector/engine/ops"
+)
 
 // rows names n rows of a matrix, straight or through a list.
 type rows struct {
@@ -47,6 +50,13 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 		return
 	}
 	in, out := all(x), all(y)
+	if b.TakesFew(x.Rows) {
+		p := b.pieces()
+		p.cut(out, &w, fma.FewOutputs)
+		b.runPieces(p, in)
+		b.cuts.Put(p)
+		return
+	}
 	if b.fused() {
 		b.linearChains(out, in, &w)
 		return
@@ -74,6 +84,14 @@ type product struct {
 	w        *ops.Matrix
 	from, to int
 	call     int // which products have the same x, by its place and number of rows; 0 where that is not known
+
+	then next // of the same goroutine; nil: what follows in w
+}
+
+// next is what is multiplied next: outputs of w from one on.
+type next struct {
+	w    *ops.Matrix
+	from int
 }
 
 // run computes the product in the class of s, with the widest kernels that this processor has; the bits are the same

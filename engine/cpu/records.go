@@ -43,6 +43,38 @@ func (t *expertRun) stored(y, x ops.Tensor) {
 	})
 }
 
+// resident runs few rows on records that are all at hand, without a sweep; false where they are not.
+func (t *expertRun) resident(y, x ops.Tensor) bool {
+	r, ok := t.experts.Records.(ops.Resident)
+	if !ok || !t.TakesFew(x.Rows) {
+		return false
+	}
+	t.x, t.y = all(x), all(y)
+	t.count()
+	used := 0
+	for _, n := range t.counts {
+		used += min(n, 1)
+	}
+	list := r.Resident(used)
+	if len(list) == 0 {
+		return false
+	}
+	at := 0
+	for e, n := range t.counts {
+		if n == 0 {
+			continue
+		}
+		t.check(&list[e])
+		t.active = append(t.active, activeExpert{list[e], at, at + n})
+		t.counts[e] = at
+		at += n
+	}
+	t.place()
+	t.inner()
+	t.outer()
+	return true
+}
+
 // together takes records that can all be there at once as those in memory.
 func (t *expertRun) together(sweep ops.Sweep) error {
 	last := len(t.active) - 1
