@@ -8,10 +8,11 @@ func (b *Backend) StepDelta(d ops.DeltaStep) {
 	fit(n.Hk > 0 && n.Hv%n.Hk == 0 && ops.Same(d.QKV, d.Raw) && d.QKV.Cols == 2*n.Hk*n.Dk+n.Hv*n.Dv && ops.Same(d.O, d.Z) && d.O.Cols == n.Hv*n.Dv &&
 		d.O.Rows == d.QKV.Rows && ops.Same(d.A, d.B) && d.A.Rows == d.O.Rows && d.A.Cols == n.Hv && d.S.Rows == n.Hv && d.S.Cols == n.Dk*n.Dv &&
 		len(d.ALog) == n.Hv && len(d.DtBias) == n.Hv && len(d.Norm) == n.Dv && len(d.Conv) > 0 && len(d.Conv)%d.QKV.Cols == 0 &&
-		d.Tail.Cols == d.QKV.Cols && d.Tail.Rows == len(d.Conv)/d.QKV.Cols-1, "StepDelta", d.O, d.QKV, d.Raw, d.Tail)
+		d.Tail.Cols == d.QKV.Cols && d.Tail.Rows == len(d.Conv)/d.QKV.Cols-1 &&
+		ops.Same(d.S, d.OldS) && ops.Same(d.Tail, d.OldTail), "StepDelta", d.O, d.QKV, d.Raw, d.Tail)
 	step := deltaStep{
 		Backend: b, in: d, scan: deltaScan{n, all(d.O), all(d.QKV), all(d.A), all(d.B), d.S.Floats()},
-		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), gates: all(d.Z),
+		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), oldTail: all(d.OldTail), gates: all(d.Z), oldState: d.OldS.Floats(),
 	}
 	b.parallel(n.Hk, 1, func(s *scratch, from, to int) {
 		for key := from; key < to; key++ {
@@ -26,6 +27,8 @@ type deltaStep struct {
 	scan             deltaScan
 	taps             []float32 // of the convolution, tap by tap
 	raw, tail, gates rows
+	oldTail          rows
+	oldState         []float32
 }
 
 // run takes all rows through the channels of a key head: its query, its key and its values.
@@ -45,6 +48,7 @@ func (d *deltaStep) run(s *scratch, key int) {
 		}
 	}
 	for j := key * each; j < (key+1)*each; j++ {
+		copy(d.oldState[j*n.Dk*n.Dv:(j+1)*n.Dk*n.Dv], d.scan.state[j*n.Dk*n.Dv:]) // the scan brings it near anyway
 		for c := 0; c < n.Dv; c += deltaColumns {
 			d.scan.columns(s, j, c, min(c+deltaColumns, n.Dv))
 		}
@@ -57,6 +61,9 @@ func (d *deltaStep) run(s *scratch, key int) {
 // convolve is Conv, activated, and ShiftTail for the channels [from, to).
 func (d *deltaStep) convolve(s *scratch, from, to int) {
 	c, before := d.raw.width, d.tail.n
+	for i := range before {
+		copy(d.oldTail.at(i)[from:to], d.tail.at(i)[from:to])
+	}
 	row := func(r int) []float32 { // row r of the tail followed by the raw rows, those starting at 0
 		if r < 0 {
 			return d.tail.at(before + r)[from:to]

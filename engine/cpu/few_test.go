@@ -66,7 +66,7 @@ func TestStepDeltaIsTheSingleOperations(t *testing.T) {
 				fresh := func(silu bool) ops.DeltaStep {
 					return ops.DeltaStep{
 						O: put(b, garbage(rows*v), v), QKV: put(b, garbage(rows*c), c), Raw: put(b, raw, c), Tail: put(b, tail, c), Z: put(b, z, v), A: put(b, a, d.Hv), B: put(b, bb, d.Hv),
-						S: put(b, s, d.Dk*d.Dv), Dims: d, Conv: conv, ALog: aLog, DtBias: dt, Norm: norm, QueryScale: 0.25, Eps: 1e-6, SiLU: silu,
+						S: put(b, s, d.Dk*d.Dv), OldS: put(b, garbage(len(s)), d.Dk*d.Dv), OldTail: put(b, garbage(len(tail)), c), Dims: d, Conv: conv, ALog: aLog, DtBias: dt, Norm: norm, QueryScale: 0.25, Eps: 1e-6, SiLU: silu,
 					}
 				}
 				for _, silu := range []bool{false, true} {
@@ -79,13 +79,36 @@ func TestStepDeltaIsTheSingleOperations(t *testing.T) {
 					b.DeltaScan(w.O, w.QKV, w.A, w.B, w.S, d)
 					b.ShiftTail(w.Tail, w.Raw)
 					b.GatedNorm(w.O, w.Z, norm, 1e-6, silu)
-					for name, pair := range map[string][2]ops.Tensor{"o": {got.O, w.O}, "qkv": {got.QKV, w.QKV}, "g": {got.A, w.A}, "beta": {got.B, w.B}, "state": {got.S, w.S}, "tail": {got.Tail, w.Tail}} {
+					for name, pair := range map[string][2]ops.Tensor{"o": {got.O, w.O}, "qkv": {got.QKV, w.QKV}, "g": {got.A, w.A}, "beta": {got.B, w.B}, "state": {got.S, w.S}, "tail": {got.Tail, w.Tail},
+						"old state": {got.OldS, put(b, s, d.Dk*d.Dv)}, "old tail": {got.OldTail, put(b, tail, c)}} {
 						same(t, fmt.Sprintf("%+v, %d rows: %s", d, rows, name), pair[0], pair[1])
 					}
 				}
 			})
 		}
 	}
+}
+
+// atHand are stored records that are all in memory, and stay there.
+type atHand struct{ shuffled }
+
+func (a *atHand) Resident(int) []ops.Expert { return a.records }
+
+// Records that are all at hand are not swept for few rows.
+func TestRecordsAtHandAreNotSwept(t *testing.T) {
+	src := newSource(104)
+	s := expertShape{4, 64, 32, 40, 4, 40}
+	_, records, logits := newExpertCase(src, s, true)
+	x := src.normal(s.rows*s.h, 1)
+	few(func(b *cpu.Backend) {
+		a := &atHand{shuffled{records: records, order: rand.New(rand.NewPCG(1, 2))}}
+		y := put(b, garbage(s.rows*s.h), s.h)
+		b.RunExperts(y, put(b, x, s.h), ops.Experts{N: s.n, Inner: s.inner, Records: a}, b.Route(put(b, logits, s.n), s.k, true))
+		wait(t, b)
+		if swept := len(a.given) > 0; swept == b.TakesFew(s.rows) {
+			t.Errorf("swept is %v for %d rows", swept, s.rows)
+		}
+	})
 }
 
 // The shared expert beside the others, of records in memory or stored, gives the bits of itself behind them.
@@ -103,7 +126,10 @@ func TestRunSharedIsTheSingleOperations(t *testing.T) {
 			b.SwiGLU(g, g, put(b, up, 96))
 			b.Linear(out, g, down.Matrix)
 			b.AddGated(want, out, put(b, score, 1))
-			for _, e := range []ops.Experts{memory, {N: s.n, Inner: s.inner, Records: &shuffled{records: records, order: rand.New(rand.NewPCG(1, 2))}}} {
+			for _, e := range []ops.Experts{
+				memory, {N: s.n, Inner: s.inner, Records: &shuffled{records: records, order: rand.New(rand.NewPCG(1, 2))}},
+				{N: s.n, Inner: s.inner, Records: &atHand{shuffled{records: records, order: rand.New(rand.NewPCG(1, 2))}}},
+			} {
 				got := put(b, garbage(s.rows*s.h), s.h)
 				b.RunShared(got, in, e, b.Route(l, s.k, true), ops.SharedExpert{Score: put(b, score, 1), Gate: put(b, gate, 96), Up: put(b, up, 96), Down: down.Matrix})
 				wait(t, b)

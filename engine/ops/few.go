@@ -23,8 +23,11 @@ type SharedExpert struct {
 //
 //	QKV = silu(conv(Raw));  Tail moves on;  q, k = unit(q) QueryScale, unit(k)
 //	A, B = DeltaGates(A, B);  S = DeltaScan(...);  O = GatedNorm(Sᵀ q, Z)
+//
+// OldS and OldTail become copies of S and Tail as they were.
 type DeltaStep struct {
 	O, QKV, Raw, Tail, Z, A, B, S Tensor
+	OldS, OldTail                 Tensor
 	Dims                          DeltaDims
 	Conv                          []float32 // [C, K]
 	ALog, DtBias                  []float32 // [Hv]

@@ -19,7 +19,7 @@ type deltaNet struct {
 //	y = Wout (plainRMSNorm(o) * gate(zg))
 func (m *deltaNet) forward(f *pass, st *deltaState) {
 	be, d := f.be, f.dims
-	if f.few != nil && d.Cell == 0 {
+	if f.stepsFew() {
 		m.step(f, st)
 		return
 	}
@@ -38,14 +38,18 @@ func (m *deltaNet) forward(f *pass, st *deltaState) {
 	be.Linear(f.y, f.o, m.out)
 }
 
-// step is forward of few rows, where a state is never rounded.
+// stepsFew says that the pass takes every DeltaNet forward by step.
+func (f *pass) stepsFew() bool { return f.few != nil && f.dims.Cell == 0 }
+
+// step is forward of few rows, where a state is never rounded. It saves the state as it goes.
 func (m *deltaNet) step(f *pass, st *deltaState) {
 	d := f.dims
 	f.few.LinearAll(f.x, []ops.Tensor{f.raw, f.zg, f.a, f.b}, []*ops.Matrix{&m.qkv, &m.z, &m.a, &m.b})
 	f.few.StepDelta(ops.DeltaStep{
-		O: f.o, QKV: f.qkv, Raw: f.raw, Tail: st.conv, Z: f.zg, A: f.a, B: f.b, S: st.s, Dims: d.Delta,
+		O: f.o, QKV: f.qkv, Raw: f.raw, Tail: st.conv, Z: f.zg, A: f.a, B: f.b, S: st.s, OldS: st.oldS, OldTail: st.oldConv, Dims: d.Delta,
 		Conv: m.conv, ALog: m.aLog, DtBias: m.dtBias, Norm: m.norm, QueryScale: d.queryScale, Eps: d.Eps, SiLU: d.GateSiLU,
 	})
+	st.saved = true
 	st.kept.keep(f)
 	f.be.Linear(f.y, f.o, m.out)
 }

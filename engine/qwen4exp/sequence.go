@@ -79,7 +79,7 @@ func (s *Sequence) admit(tokens []engine.Token, limit int) error {
 func (s *Sequence) batch(ctx context.Context, rows int, body func(f *pass) error) (engine.ChunkStats, error) {
 	be := s.engine.be
 	return s.run(ctx, rows, func(f *pass) error {
-		s.st.save(be)
+		s.st.save(f)
 		err := body(f)
 		if err == nil {
 			return nil

@@ -17,9 +17,10 @@ type state struct {
 	next     engine.Token
 	draft    engine.Token // follows next; valid when drafted
 	drafted  bool
-	rows     int          // rows the caches have room for
-	fixed    []ops.Tensor // every tensor that has no interior, in the order of the layers
-	spare    []ops.Tensor // their copies from before the batch in progress
+	rows     int           // rows the caches have room for
+	fixed    []ops.Tensor  // every tensor that has no interior, in the order of the layers
+	spare    []ops.Tensor  // their copies from before the batch in progress
+	steps    []*deltaState // whose they are, nil for those of no DeltaNet
 }
 
 // layerState is one layer's part of the state.
@@ -47,6 +48,9 @@ type deltaState struct {
 	loss ops.Tensor // [Hv, 2] of the last rounding of s; empty where it is never rounded
 	conv ops.Tensor // [K-1, C], oldest first
 	kept deltaRows
+
+	oldS, oldConv ops.Tensor // copies from before the batch in progress
+	saved         bool       // they are made; else the batch has not come here
 }
 
 // deltaRows are a batch's inputs of the scan, kept for a replay.
@@ -93,6 +97,7 @@ func newState(be ops.Backend, net *network) (*state, error) {
 	for _, t := range st.fixed {
 		st.spare = append(st.spare, a.get(t.Rows, t.Cols))
 	}
+	st.findSteps()
 	if a.err != nil {
 		a.release()
 		return nil, fmt.Errorf("allocate state: %w", a.err)
@@ -180,17 +185,41 @@ func copyStart(be ops.Backend, dst, src ops.Tensor) {
 	be.CopyRows(whole.Reshape(1, n), 0, src.Reshape(1, n), 0)
 }
 
-// save copies the fixed state so that putBack can undo the batch that follows.
-func (st *state) save(be ops.Backend) {
+// findSteps notes whose the fixed tensors are, and where their copies go.
+func (st *state) findSteps() {
+	st.steps = make([]*deltaState, len(st.fixed))
+	for _, l := range st.layers {
+		for i, t := range st.fixed {
+			switch {
+			case l.delta == nil:
+			case t == l.delta.s:
+				st.steps[i], l.delta.oldS = l.delta, st.spare[i]
+			case t == l.delta.conv:
+				st.steps[i], l.delta.oldConv = l.delta, st.spare[i]
+			}
+		}
+	}
+}
+
+// save copies the fixed state so that putBack can undo the batch that follows. Where a step saves what it changes that is
+// left to it.
+func (st *state) save(f *pass) {
 	for i, t := range st.fixed {
-		be.CopyRows(st.spare[i], 0, t, 0)
+		if d := st.steps[i]; d != nil {
+			if d.saved = !f.stepsFew(); !d.saved {
+				continue
+			}
+		}
+		f.be.CopyRows(st.spare[i], 0, t, 0)
 	}
 }
 
 // putBack undoes what the batch did to the fixed state. Cache rows past pos do not count.
 func (st *state) putBack(be ops.Backend) {
 	for i, t := range st.fixed {
-		be.CopyRows(t, 0, st.spare[i], 0)
+		if d := st.steps[i]; d == nil || d.saved {
+			be.CopyRows(t, 0, st.spare[i], 0)
+		}
 	}
 }
 
