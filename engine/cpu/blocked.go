@@ -93,12 +93,20 @@ func tiled(set fma.Set, m *ops.Matrix) *ops.Matrix {
 	if m.Panels == nil {
 		return nil
 	}
+	if own, ok := m.Panels.Made().(*ops.Matrix); ok {
+		return own
+	}
+	return makeTiles(set, *m)
+}
+
+// makeTiles makes a matrix's own copy, once.
+func makeTiles(set fma.Set, m ops.Matrix) *ops.Matrix {
 	own, _ := m.Panels.Copy(func() any {
-		memory, free, err := allocate((fma.TileBytes(m) + 3) / 4)
+		memory, free, err := allocate((fma.TileBytes(&m) + 3) / 4)
 		if err != nil {
 			return nil // it works without
 		}
-		own := set.Tile(m, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
+		own := set.Tile(&m, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
 		if free != nil {
 			runtime.AddCleanup(own, func(free func()) { free() }, free)
 		}

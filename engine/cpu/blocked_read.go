@@ -90,31 +90,31 @@ func (r *streamRead) norm(z *rows) {
 func (r *streamRead) mix(low, z *rows) {
 	h, call := r.in.X.Cols, r.newCall()
 	for c := 0; c < h; c += mixColumns {
-		r.mixColumns(columnsOf{low: low, z: z, call: call}, c, min(mixColumns, h-c))
+		r.mixColumns(r.s, columnsOf{low: *low, z: *z, call: call}, c, min(mixColumns, h-c))
 	}
 }
 
 // columnsOf is what columns of x are made of: Up's inputs and the streams, within one call; and what the next columns begin with.
 type columnsOf struct {
-	low, z *rows
+	low, z rows
 	call   int
 	then   next
 }
 
 // mixColumns computes n columns of x from c on.
-func (r *streamRead) mixColumns(in columnsOf, c, n int) {
+func (r *streamRead) mixColumns(s *scratch, in columnsOf, c, n int) {
 	h, x := r.in.X.Cols, all(r.in.X).span(r.first, r.first+r.rows)
-	u := rows{data: floats(&r.s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
+	u := rows{data: floats(&s.panel, r.n*r.rows*n), stride: n, width: n, n: r.rows}
 	for g := range r.n {
 		then := in.then
 		if g+1 < r.n {
 			then = next{&r.in.Up, (g+1)*h + c}
 		}
-		product{y: u.span(g*r.rows, (g+1)*r.rows), x: *in.low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: in.call, then: then}.run(r.s)
+		product{y: u.span(g*r.rows, (g+1)*r.rows), x: in.low, w: &r.in.Up, from: g*h + c, to: g*h + c + n, call: in.call, then: then}.run(s)
 	}
 	for i := range r.rows {
 		from := fma.Rows{Data: in.z.at(i)[c:], Step: h}
-		r.s.vector.mixStreams(x.at(i)[c:c+n], fma.Rows{Data: u.data[i*n:], Step: r.rows * n}, from, r.n)
+		s.vector.mixStreams(x.at(i)[c:c+n], fma.Rows{Data: u.data[i*n:], Step: r.rows * n}, from, r.n)
 	}
 }
 

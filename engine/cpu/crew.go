@@ -20,6 +20,9 @@ const (
 	// patience is how long a helper looks out for a job: longer than what lies between the operations of a token, and than it
 	// takes to wake a processor again.
 	patience = 300 * time.Microsecond
+	// soon is how long the caller looks out for the end of a job. Whoever sleeps is woken on the processor of him who wakes
+	// it, where the two get in each other's way while another processor is idle: so that none sleeps within a token.
+	soon = 200 * time.Microsecond
 	// glances is how often it looks before it lets other goroutines run: about as long as that takes.
 	glances = 512
 )
@@ -51,9 +54,11 @@ func (c *crew) run(b *Backend, n, grain int, work func(s *scratch, from, to int)
 
 // settle returns when no helper is inside. One that comes later finds no items, or those of the job's next use.
 func (j *job) settle() {
-	for range 12 * glances {
-		if j.inside.Load() == 0 {
-			return
+	for start := time.Now(); time.Since(start) < soon; {
+		for range glances {
+			if j.inside.Load() == 0 {
+				return
+			}
 		}
 	}
 	j.waiting.Store(true)

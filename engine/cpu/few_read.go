@@ -46,25 +46,18 @@ func (r *fewRead) mixFew() {
 	if r.in.Inject.Data != nil {
 		first = 1
 	}
+	r.vector.silu(r.low.data, 1/float32(r.n))
 	r.parallel(first+(h+each-1)/each, 1, func(s *scratch, from, to int) {
 		if from < first {
 			r.inject(s)
 			from = first
 		}
-		if from == to {
-			return
-		}
-		read := r.streamRead
-		read.s = s
-		gates := rows{data: floats(&s.more, len(r.low.data)), stride: r.low.stride, width: r.low.width, n: r.rows}
-		copy(gates.data, r.low.data)
-		s.vector.silu(gates.data, 1/float32(r.n))
 		for i := from; i < to; i++ {
 			then, c := next{}, (i-first)*each
 			if i+1 < s.end {
 				then = next{&r.in.Up, c + each}
 			}
-			read.mixColumns(columnsOf{low: &gates, z: &r.z, then: then}, c, min(each, h-c))
+			r.mixColumns(s, columnsOf{low: r.low, z: r.z, then: then}, c, min(each, h-c))
 		}
 	})
 }

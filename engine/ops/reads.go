@@ -1,17 +1,31 @@
 package ops
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Panels holds a matrix as a backend likes it, made at the first use: a copy, beside the stored bytes.
 type Panels struct {
 	once sync.Once
-	copy any
+	made atomic.Pointer[any]
 }
 
 // Copy returns the copy, and makes it once.
 func (p *Panels) Copy(from func() any) any {
-	p.once.Do(func() { p.copy = from() })
-	return p.copy
+	p.once.Do(func() {
+		own := from()
+		p.made.Store(&own)
+	})
+	return p.Made()
+}
+
+// Made is the copy where it is made, else nil.
+func (p *Panels) Made() any {
+	if own := p.made.Load(); own != nil {
+		return *own
+	}
+	return nil
 }
 
 // Repacker is what a Backend may be besides: one that is faster with its own copy of a matrix.
