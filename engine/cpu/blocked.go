@@ -41,6 +41,9 @@ func (p product) runChains(c *chains) {
 	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled && p.from%(fma.Lanes/2) != 0):
 		p.fewCodes(c)
 		return
+	case p.x.n <= fma.FewRows && c.set.SuitsUpper(p.w) && p.from%(fma.Lanes/2) == 0 && tiled(c.set, p.w) != nil:
+		p.fewCodes(c)
+		return
 	case p.x.n <= fewChains:
 		p.fewRows(c)
 		return
@@ -51,7 +54,9 @@ func (p product) runChains(c *chains) {
 // manyRows computes products of the same x, whose matrices have inputs of one kind, for n rows.
 func (c *chains) manyRows(n int, ps ...product) {
 	for i, p := range ps {
-		ps[i] = p.inTiles(c.set)
+		if p.w.Format == ops.Affine {
+			ps[i] = p.inTiles(c.set)
+		}
 	}
 	rows := rowsOf(c.set, ps[0].w)
 	for top := 0; top < n; top += rows {
@@ -72,7 +77,10 @@ func (p *product) fewCodes(c *chains) {
 	for o := p.from; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
 		out := fma.Outputs{Matrix: w, Row: o, N: n}
-		if p.then.w != nil && o+n == p.to {
+		switch {
+		case o+n < p.to:
+			out.Then, out.ThenRow = w, o+n
+		case p.then.w != nil:
 			out.Then, out.ThenRow = product{w: p.then.w, from: p.then.from}.inTiles(c.set).w, p.then.from
 		}
 		c.set.Few(tile, x, p.x.n, out, &c.temp)
@@ -117,7 +125,8 @@ func makeTiles(set fma.Set, m ops.Matrix) *ops.Matrix {
 
 // PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
 func (b *Backend) PanelBytes(m ops.Matrix) int {
-	if !b.fused() || !b.chains.SuitsFew(&m) {
+	small := b.class == Blocked && m.Precise && b.chains.SuitsUpper(&m) // what is not quantised beside weights that are
+	if !b.fused() || !small && !b.chains.SuitsFew(&m) {
 		return 0
 	}
 	return (fma.TileBytes(&m) + 3) / 4 * 4

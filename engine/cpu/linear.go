@@ -85,7 +85,7 @@ type product struct {
 	from, to int
 	call     int // which products have the same x, by its place and number of rows; 0 where that is not known
 
-	then next // of the same goroutine; nil: what follows in w
+	then next // of the same goroutine, where that is known
 }
 
 // next is what is multiplied next: outputs of w from one on.

@@ -86,7 +86,11 @@ func (b *binder) note(err error) {
 
 // matrix is what rows are multiplied with.
 func (b *binder) matrix(name string, out, in int) ops.Matrix {
-	m := b.table(name, out, in)
+	return b.copied(b.table(name, out, in))
+}
+
+// copied gives m a place for a backend's own copy.
+func (b *binder) copied(m ops.Matrix) ops.Matrix {
 	if b.err == nil {
 		m.Panels = b.own.place(m)
 	}
@@ -105,9 +109,9 @@ func (b *binder) table(name string, out, in int) ops.Matrix {
 
 // precise is matrix for what decides: its products are in float32 in every class.
 func (b *binder) precise(name string, out, in int) ops.Matrix {
-	m := b.matrix(name, out, in)
+	m := b.table(name, out, in)
 	m.Precise = true
-	return m
+	return b.copied(m)
 }
 
 // stored refers to a tensor as the operations do. Quantised shapes are the logical ones.

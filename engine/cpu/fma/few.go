@@ -18,6 +18,9 @@ func (s Set) SuitsFew(m *ops.Matrix) bool {
 		m.Group*m.Bits/32 <= fewWords && whole(m)
 }
 
+// SuitsUpper says that Few knows the tiles (Tile) of weights of this kind, which are in bf16.
+func (s Set) SuitsUpper(m *ops.Matrix) bool { return s == AVX512 && m.Format == ops.BF16 && m.In > 0 }
+
 // Few computes c[r, j] = the product of row r of x and output p.Row+j of m, for p.N <= FewOutputs outputs and `rows` <=
 // FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
 // decoded in registers: the bits are those of Unpack and Dots. Of tiled weights Row is a multiple of 16.
@@ -47,6 +50,11 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 	m := w.Matrix
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
+	if m.Format == ops.BF16 {
+		_ = m.Data[2*(w.Row+(w.N+half-1)/half*half)*m.In-1]
+		s.fewHalves(fewCall{c: c, x: x, words: Rows{floatsOf(m.Data[2*w.Row*m.In:]), m.In * half / 2}, inputs: m.In, ahead: w.ahead(s)}, w.N, rows)
+		return
+	}
 	row, groups := m.In*m.Bits/8, m.In/m.Group
 	_ = m.Data[(w.Row+w.N)*row-1]
 	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), row / 4 * half}, bits: m.Bits,
@@ -64,7 +72,7 @@ func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 func (w Outputs) ahead(s Set) stored {
 	m, row := w.Then, w.ThenRow
 	if m == nil || !m.Tiled {
-		m, row = w.Matrix, w.Row+w.N
+		m, row = w.Matrix, w.Row
 	}
 	for _, sides := range [][]byte{m.Scales, m.Biases} {
 		each := len(sides) / m.Out
@@ -73,8 +81,8 @@ func (w Outputs) ahead(s Set) stored {
 	return stored{data: m.Data[min(row*(len(m.Data)/m.Out), len(m.Data)-1):], stride: 4 * FewOutputs}
 }
 
-// Outputs are N outputs of a matrix from Row on. What is multiplied next is brought near meanwhile, if it is tiled: the
-// outputs of Then from ThenRow on, or those that follow where Then is nil.
+// Outputs are N outputs of a matrix from Row on. If it is tiled, what is multiplied next is brought near meanwhile: the
+// outputs of Then from ThenRow on, or more of these where Then is nil.
 type Outputs struct {
 	*ops.Matrix
 	Row, N  int
@@ -126,6 +134,7 @@ type fewCall struct {
 	sides           Rows   // a row is the scales and biases of 16 outputs
 	scales, biases  []byte // of tiles in bf16, in rows as long as those of sides; nil: they are in sides
 	bits            int
+	inputs          int // of weights in bf16; 0: they are codes
 	groups, periods int
 	ahead           stored
 	first           bool
@@ -143,9 +152,11 @@ func (s Set) fewHalves(k fewCall, n, rows int) {
 			at := k
 			at.c, at.x = k.c.from(r, h), k.x.from(r, 0)
 			at.words = k.words.from(h/half, 0)
-			if k.scales != nil {
+			switch {
+			case k.inputs > 0:
+			case k.scales != nil:
 				at.scales, at.biases = k.scales[h/half*4*k.sides.Step:], k.biases[h/half*4*k.sides.Step:]
-			} else {
+			default:
 				at.sides = k.sides.from(h/half, 0)
 			}
 			s.few(halves, part, at)

@@ -611,11 +611,25 @@ func few512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func fewTiles512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
 
+// fewUpper512x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
 // listed512x4x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 64.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
 //
 //go:noescape
 func listed512x4x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper512x4x2 sets c to the products of x [4, *] and the weights of 32 outputs, [4, 32], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
 
 // listed512x4x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
@@ -623,11 +637,25 @@ func listed512x4x4(c *float32, ldc int, x *float32, ldx int, values *float32, st
 //go:noescape
 func listed512x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
+// fewUpper512x4x1 sets c to the products of x [4, *] and the weights of 16 outputs, [4, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
 // listed512x4x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
 //
 //go:noescape
 func listed512x4x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper512x2x4 sets c to the products of x [2, *] and the weights of 64 outputs, [2, 64], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
 
 // listed512x2x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 64.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
@@ -635,11 +663,25 @@ func listed512x4x1(c *float32, ldc int, x *float32, ldx int, values *float32, st
 //go:noescape
 func listed512x2x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
+// fewUpper512x2x2 sets c to the products of x [2, *] and the weights of 32 outputs, [2, 32], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
 // listed512x2x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
 //
 //go:noescape
 func listed512x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper512x2x1 sets c to the products of x [2, *] and the weights of 16 outputs, [2, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
 
 // listed512x2x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
@@ -647,17 +689,38 @@ func listed512x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, st
 //go:noescape
 func listed512x2x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
+// fewUpper512x1x4 sets c to the products of x [1, *] and the weights of 64 outputs, [1, 64], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
 // listed512x1x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
 //
 //go:noescape
 func listed512x1x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
+// fewUpper512x1x2 sets c to the products of x [1, *] and the weights of 32 outputs, [1, 32], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
 // listed512x1x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.
 //
 //go:noescape
 func listed512x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper512x1x1 sets c to the products of x [1, *] and the weights of 16 outputs, [1, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
+// for every input are brought near. It needs AVX-512F.
+//
+//go:noescape
+func fewUpper512x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
 
 // listed512x1x1 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
 // c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX-512F.

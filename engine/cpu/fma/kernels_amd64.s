@@ -13778,6 +13778,95 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x4x4(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   words+32(FP), BX
+	MOVQ   next+40(FP), SI
+	SHLQ   $0x02, SI
+	LEAQ   (SI)(SI*2), DI
+	MOVQ   inputs+48(FP), R8
+	MOVQ   ahead+56(FP), R9
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+
+loop:
+	TESTQ            R8, R8
+	JZ               done
+	PREFETCHT0       (R9)
+	PREFETCHT0       64(R9)
+	SUBQ             $-128, R9
+	VPMOVZXWD        (BX), Z16
+	VPSLLD           $0x10, Z16, Z16
+	VFMADD231PS.BCST (AX), Z16, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z16, Z4
+	VFMADD231PS.BCST (AX)(CX*2), Z16, Z8
+	VFMADD231PS.BCST (AX)(DX*1), Z16, Z12
+	VPMOVZXWD        (BX)(SI*1), Z16
+	VPSLLD           $0x10, Z16, Z16
+	VFMADD231PS.BCST (AX), Z16, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z16, Z5
+	VFMADD231PS.BCST (AX)(CX*2), Z16, Z9
+	VFMADD231PS.BCST (AX)(DX*1), Z16, Z13
+	VPMOVZXWD        (BX)(SI*2), Z16
+	VPSLLD           $0x10, Z16, Z16
+	VFMADD231PS.BCST (AX), Z16, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z16, Z6
+	VFMADD231PS.BCST (AX)(CX*2), Z16, Z10
+	VFMADD231PS.BCST (AX)(DX*1), Z16, Z14
+	VPMOVZXWD        (BX)(DI*1), Z16
+	VPSLLD           $0x10, Z16, Z16
+	VFMADD231PS.BCST (AX), Z16, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z16, Z7
+	VFMADD231PS.BCST (AX)(CX*2), Z16, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z16, Z15
+	ADDQ             $0x20, BX
+	ADDQ             $0x04, AX
+	DECQ             R8
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, (AX)(CX*1)
+	VMOVUPS Z5, 64(AX)(CX*1)
+	VMOVUPS Z6, 128(AX)(CX*1)
+	VMOVUPS Z7, 192(AX)(CX*1)
+	VMOVUPS Z8, (AX)(CX*2)
+	VMOVUPS Z9, 64(AX)(CX*2)
+	VMOVUPS Z10, 128(AX)(CX*2)
+	VMOVUPS Z11, 192(AX)(CX*2)
+	VMOVUPS Z12, (AX)(DX*1)
+	VMOVUPS Z13, 64(AX)(DX*1)
+	VMOVUPS Z14, 128(AX)(DX*1)
+	VMOVUPS Z15, 192(AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func listed512x4x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x4x4(SB), NOSPLIT, $0-65
@@ -13896,6 +13985,66 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x4x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x4x2(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   words+32(FP), BX
+	MOVQ   next+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   inputs+48(FP), DI
+	MOVQ   ahead+56(FP), R8
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+
+loop:
+	TESTQ            DI, DI
+	JZ               done
+	PREFETCHT0       (R8)
+	PREFETCHT0       64(R8)
+	SUBQ             $-128, R8
+	VPMOVZXWD        (BX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z2
+	VFMADD231PS.BCST (AX)(CX*2), Z8, Z4
+	VFMADD231PS.BCST (AX)(DX*1), Z8, Z6
+	VPMOVZXWD        (BX)(SI*1), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z3
+	VFMADD231PS.BCST (AX)(CX*2), Z8, Z5
+	VFMADD231PS.BCST (AX)(DX*1), Z8, Z7
+	ADDQ             $0x20, BX
+	ADDQ             $0x04, AX
+	DECQ             DI
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VMOVUPS Z4, (AX)(CX*2)
+	VMOVUPS Z5, 64(AX)(CX*2)
+	VMOVUPS Z6, (AX)(DX*1)
+	VMOVUPS Z7, 64(AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func listed512x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x4x2(SB), NOSPLIT, $0-65
@@ -13978,6 +14127,52 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x4x1(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   words+32(FP), BX
+	MOVQ   next+40(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   inputs+48(FP), SI
+	MOVQ   ahead+56(FP), DI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+
+loop:
+	TESTQ            SI, SI
+	JZ               done
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	SUBQ             $-128, DI
+	VPMOVZXWD        (BX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z4, Z1
+	VFMADD231PS.BCST (AX)(CX*2), Z4, Z2
+	VFMADD231PS.BCST (AX)(DX*1), Z4, Z3
+	ADDQ             $0x20, BX
+	ADDQ             $0x04, AX
+	DECQ             SI
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
 // func listed512x4x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x4x1(SB), NOSPLIT, $0-65
@@ -14039,6 +14234,69 @@ done:
 	VMOVUPS Z1, (AX)(CX*1)
 	VMOVUPS Z2, (AX)(CX*2)
 	VMOVUPS Z3, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func fewUpper512x2x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x2x4(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), DX
+	MOVQ   next+40(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	MOVQ   inputs+48(FP), DI
+	MOVQ   ahead+56(FP), R8
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+
+loop:
+	TESTQ            DI, DI
+	JZ               done
+	PREFETCHT0       (R8)
+	PREFETCHT0       64(R8)
+	SUBQ             $-128, R8
+	VPMOVZXWD        (DX), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z4
+	VPMOVZXWD        (DX)(BX*1), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z5
+	VPMOVZXWD        (DX)(BX*2), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z6
+	VPMOVZXWD        (DX)(SI*1), Z8
+	VPSLLD           $0x10, Z8, Z8
+	VFMADD231PS.BCST (AX), Z8, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z8, Z7
+	ADDQ             $0x20, DX
+	ADDQ             $0x04, AX
+	DECQ             DI
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, (AX)(CX*1)
+	VMOVUPS Z5, 64(AX)(CX*1)
+	VMOVUPS Z6, 128(AX)(CX*1)
+	VMOVUPS Z7, 192(AX)(CX*1)
 	VZEROUPPER
 	RET
 
@@ -14123,6 +14381,52 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x2x2(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), DX
+	MOVQ   next+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   inputs+48(FP), SI
+	MOVQ   ahead+56(FP), DI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+
+loop:
+	TESTQ            SI, SI
+	JZ               done
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	SUBQ             $-128, DI
+	VPMOVZXWD        (DX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z4, Z2
+	VPMOVZXWD        (DX)(BX*1), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z4, Z3
+	ADDQ             $0x20, DX
+	ADDQ             $0x04, AX
+	DECQ             SI
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VZEROUPPER
+	RET
+
 // func listed512x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x2x2(SB), NOSPLIT, $0-65
@@ -14184,6 +14488,44 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x2x1(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), DX
+	MOVQ   next+40(FP), BX
+	SHLQ   $0x02, BX
+	MOVQ   inputs+48(FP), BX
+	MOVQ   ahead+56(FP), SI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+
+loop:
+	TESTQ            BX, BX
+	JZ               done
+	PREFETCHT0       (SI)
+	PREFETCHT0       64(SI)
+	SUBQ             $-128, SI
+	VPMOVZXWD        (DX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	VFMADD231PS.BCST (AX)(CX*1), Z2, Z1
+	ADDQ             $0x20, DX
+	ADDQ             $0x04, AX
+	DECQ             BX
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
 // func listed512x2x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x2x1(SB), NOSPLIT, $0-65
@@ -14232,6 +14574,57 @@ done:
 	SHLQ    $0x02, CX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewUpper512x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x1x4(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), CX
+	MOVQ   next+40(FP), DX
+	SHLQ   $0x02, DX
+	LEAQ   (DX)(DX*2), BX
+	MOVQ   inputs+48(FP), SI
+	MOVQ   ahead+56(FP), DI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+
+loop:
+	TESTQ            SI, SI
+	JZ               done
+	PREFETCHT0       (DI)
+	PREFETCHT0       64(DI)
+	SUBQ             $-128, DI
+	VPMOVZXWD        (CX), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z0
+	VPMOVZXWD        (CX)(DX*1), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z1
+	VPMOVZXWD        (CX)(DX*2), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z2
+	VPMOVZXWD        (CX)(BX*1), Z4
+	VPSLLD           $0x10, Z4, Z4
+	VFMADD231PS.BCST (AX), Z4, Z3
+	ADDQ             $0x20, CX
+	ADDQ             $0x04, AX
+	DECQ             SI
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
 	VZEROUPPER
 	RET
 
@@ -14295,6 +14688,46 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper512x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x1x2(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), CX
+	MOVQ   next+40(FP), DX
+	SHLQ   $0x02, DX
+	MOVQ   inputs+48(FP), BX
+	MOVQ   ahead+56(FP), SI
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+
+loop:
+	TESTQ            BX, BX
+	JZ               done
+	PREFETCHT0       (SI)
+	PREFETCHT0       64(SI)
+	SUBQ             $-128, SI
+	VPMOVZXWD        (CX), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST (AX), Z2, Z0
+	VPMOVZXWD        (CX)(DX*1), Z2
+	VPSLLD           $0x10, Z2, Z2
+	VFMADD231PS.BCST (AX), Z2, Z1
+	ADDQ             $0x20, CX
+	ADDQ             $0x04, AX
+	DECQ             BX
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VZEROUPPER
+	RET
+
 // func listed512x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·listed512x1x2(SB), NOSPLIT, $0-65
@@ -14342,6 +14775,41 @@ done:
 	SHLQ    $0x02, CX
 	VMOVUPS Z0, (AX)
 	VMOVUPS Z1, 64(AX)
+	VZEROUPPER
+	RET
+
+// func fewUpper512x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fewUpper512x1x1(SB), NOSPLIT, $0-64
+	MOVQ   x+16(FP), AX
+	MOVQ   ldx+24(FP), CX
+	SHLQ   $0x02, CX
+	MOVQ   words+32(FP), CX
+	MOVQ   next+40(FP), DX
+	SHLQ   $0x02, DX
+	MOVQ   inputs+48(FP), DX
+	MOVQ   ahead+56(FP), BX
+	VPXORD Z0, Z0, Z0
+
+loop:
+	TESTQ            DX, DX
+	JZ               done
+	PREFETCHT0       (BX)
+	PREFETCHT0       64(BX)
+	SUBQ             $-128, BX
+	VPMOVZXWD        (CX), Z1
+	VPSLLD           $0x10, Z1, Z1
+	VFMADD231PS.BCST (AX), Z1, Z0
+	ADDQ             $0x20, CX
+	ADDQ             $0x04, AX
+	DECQ             DX
+	JMP              loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Z0, (AX)
 	VZEROUPPER
 	RET
 

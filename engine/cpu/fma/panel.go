@@ -188,7 +188,11 @@ func decode(dst []float32, m *ops.Matrix, row, from int) {
 		case ops.F32:
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(m.Data[4*(at+i):]))
 		case ops.BF16, ops.F16:
-			dst[i] = side(m.Data, m.Format, at+i)
+			at := at + i
+			if m.Tiled {
+				at = upperAt(m, row, from+i)
+			}
+			dst[i] = side(m.Data, m.Format, at)
 		case ops.Affine:
 			code, g := affineAt(m, row, from+i)
 			dst[i] = FMA(side(m.Scales, m.Side, g), float32(code), side(m.Biases, m.Side, g))

@@ -168,6 +168,11 @@ type fewTilesFunc = func(c *float32, ldc int, x *float32, ldx int, words *float3
 
 // few multiplies some rows with 16, 32 or 64 outputs.
 func (s Set) few(halves, rows int, k fewCall) {
+	if k.inputs > 0 {
+		f := fewUpperKernels(rows)[halves/2]
+		f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, k.inputs, &k.ahead.data[0])
+		return
+	}
 	if k.scales != nil {
 		f := fewTilesKernels(k.bits, rows)[halves/2]
 		f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, &k.scales[0], &k.biases[0], k.sides.Step, k.groups, k.periods,
@@ -223,6 +228,19 @@ func fewTilesKernels(bits, rows int) [3]fewTilesFunc {
 		return [3]fewTilesFunc{fewTiles512x8x2x1, fewTiles512x8x2x2, fewTiles512x8x2x4}
 	}
 	return [3]fewTilesFunc{fewTiles512x8x4x1, fewTiles512x8x4x2, fewTiles512x8x4x4}
+}
+
+type fewUpperFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next, inputs int, ahead *byte)
+
+// fewUpperKernels are those for 16, 32 and 64 outputs in bf16.
+func fewUpperKernels(rows int) [3]fewUpperFunc {
+	switch rows {
+	case 1:
+		return [3]fewUpperFunc{fewUpper512x1x1, fewUpper512x1x2, fewUpper512x1x4}
+	case 2:
+		return [3]fewUpperFunc{fewUpper512x2x1, fewUpper512x2x2, fewUpper512x2x4}
+	}
+	return [3]fewUpperFunc{fewUpper512x4x1, fewUpper512x4x2, fewUpper512x4x4}
 }
 
 // transposeRows transposes 16 rows of n floats, if this set can.

@@ -49,14 +49,25 @@ func arrangeSides(block, through []byte, groups, size int) {
 // TileBytes is the memory that Tile takes for m.
 func TileBytes(m *ops.Matrix) int {
 	out := padded(m.Out)
+	if m.Format == ops.BF16 {
+		return aligned(2 * out * m.In)
+	}
 	return aligned(out*m.In*m.Bits/8) + 2*aligned(out*m.In/m.Group*sideBytes(m.Side))
 }
 
-// Tile copies m, all of which but the number of outputs SuitsTiles, into memory of TileBytes, in tiles. A ragged end is
-// filled up with outputs that are zero.
+// Tile copies m, all of which but the number of outputs SuitsTiles or which SuitsUpper, into memory of TileBytes, in tiles. A
+// ragged end is filled up with outputs that are zero.
 func (s Set) Tile(m *ops.Matrix, memory []byte) *ops.Matrix {
 	own := *m
 	own.Out, own.Panels = padded(m.Out), nil
+	if m.Format == ops.BF16 {
+		own.Data, own.Tiled = memory[:2*own.Out*m.In:2*own.Out*m.In], true
+		clear(own.Data)
+		for i := range m.Out * m.In {
+			copy(own.Data[2*upperAt(m, i/m.In, i%m.In):], m.Data[2*i:2*i+2])
+		}
+		return &own
+	}
 	for _, part := range []struct {
 		to   *[]byte
 		from []byte
@@ -74,6 +85,9 @@ func (s Set) Tile(m *ops.Matrix, memory []byte) *ops.Matrix {
 	return &own
 }
 
+// upperAt is where input i of an output is in tiles of bf16: for every 16 outputs [In, 16].
+func upperAt(m *ops.Matrix, row, i int) int { return (row/half*m.In+i)*half + row%half }
+
 func padded(out int) int { return (out + half - 1) / half * half }
 
 // aligned rounds up to whole registers.
@@ -89,8 +103,12 @@ func sideBytes(f ops.Format) int {
 // tiledWords are the words of the outputs of a tile, from that of input `from` on. Every host that lector runs on is
 // little-endian.
 func tiledWords(m *ops.Matrix, row, from int) []float32 {
-	data := m.Data[row*m.In*m.Bits/8+from*m.Bits/32*4*half:]
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/4)
+	return floatsOf(m.Data[row*m.In*m.Bits/8+from*m.Bits/32*4*half:])
+}
+
+// floatsOf reads bytes as floats.
+func floatsOf(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }
 
 func bytesOf(f []float32) []byte {

@@ -58,6 +58,26 @@ func sameWeights(t *testing.T, m, tiles ops.Matrix) {
 	}
 }
 
+// Tiles of bf16 hold the same weights, and Few multiplies with them as Dots does.
+func TestTilesOfUpperHalvesAgree(t *testing.T) {
+	src := newSource(10)
+	for _, in := range inputs(1, 64, 193) {
+		for _, out := range []int{1, 16, 70, 128} {
+			m := src.matrix(ops.BF16, out, in, 0, 0, 0)
+			tiles := fma.Widest().Tile(&m, make([]byte, fma.TileBytes(&m)))
+			sameWeights(t, m, *tiles)
+			if !fma.Widest().SuitsUpper(&m) {
+				continue
+			}
+			for rows := 1; rows <= fma.FewRows; rows++ {
+				for _, p := range []fma.Part{{N: min(out, 64), K: in}, {Row: (out - 1) / 16 * 16, N: out - (out-1)/16*16, K: in}} {
+					fewOnce(t, src, *tiles, p, rows)
+				}
+			}
+		}
+	}
+}
+
 // A copy in tiles fills a ragged end up with outputs that are zero, and takes the memory that it says.
 func TestTileFillsUp(t *testing.T) {
 	src := newSource(9)

@@ -81,6 +81,50 @@ func newFew(bits, rows, halves int, tiles bool) *fewKernel {
 	return f
 }
 
+// fewUpper is few with weights in bf16, which are widened in registers.
+func fewUpper(rows, halves int) {
+	name := fmt.Sprintf("fewUpper512x%dx%d", rows, halves)
+	kernel(name, "func(c *float32, ldc int, x *float32, ldx int, words *float32, next, inputs int, ahead *byte)")
+	Doc(fmt.Sprintf("%s sets c to the products of x [%d, *] and the weights of %d outputs, [%d, %d], inputs ascending.", name, rows, 16*halves, rows, 16*halves),
+		"words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead", "for every input are brought near. It needs AVX-512F.")
+	x, words := newGrid(load("x"), load("ldx"), rows), newGrid(load("words"), load("next"), halves)
+	inputs, ahead := load("inputs"), load("ahead")
+	acc := make([][]VecVirtual, rows)
+	for r := range acc {
+		for range halves {
+			a := ZMM()
+			zero(wide, a)
+			acc[r] = append(acc[r], a)
+		}
+	}
+	Label("loop")
+	TESTQ(inputs, inputs)
+	JZ(LabelRef("done"))
+	PREFETCHT0(Mem{Base: ahead})
+	PREFETCHT0(Mem{Base: ahead, Disp: 64})
+	SUBQ(I32(-128), ahead)
+	for h := range halves {
+		w := ZMM()
+		widenTo(w, words.at(h, 0))
+		for r := range acc {
+			VFMADD231PS_BCST(x.at(r, 0), w, acc[r][h])
+		}
+	}
+	words.advance(32)
+	x.advance(4)
+	DECQ(inputs)
+	JMP(LabelRef("loop"))
+	Label("done")
+	c := newGrid(load("c"), load("ldc"), rows)
+	for r := range acc {
+		for h := range acc[r] {
+			VMOVUPS(acc[r][h], c.at(r, 64*h))
+		}
+	}
+	VZEROUPPER()
+	RET()
+}
+
 type fewKernel struct {
 	bits            int
 	x, words, sides grid

@@ -35,6 +35,7 @@ func main() {
 	}
 	for _, rows := range []int{4, 2, 1} {
 		for _, vecs := range []int{4, 2, 1} {
+			fewUpper(rows, vecs)
 			listed(rows, vecs)
 		}
 	}
