@@ -8,7 +8,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -67,9 +66,7 @@ func newRoot(io streams) (*cobra.Command, *app) {
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInput(fmt.Errorf("%w (see '%s --help')", err, c.CommandPath()))
-	})
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, plainFlag(err)) })
 	topics := a.topics()
 	foldOptions(root, topics)
 	root.AddCommand(
@@ -85,7 +82,7 @@ func strict(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return badInput(fmt.Errorf("%w (see '%s --help')", err, c.CommandPath()))
+				return misused(c, plainArguments(c, args, err))
 			}
 			return nil
 		}

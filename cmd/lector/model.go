@@ -36,6 +36,9 @@ func (a *app) openCheckpoint() (*source, error) {
 		return &source{checkpoint: c, tokenizer: t}, nil
 	}
 	c, err := weights.Open(a.model)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, badInput(fmt.Errorf("%w: --model is %s or the folder of a checkpoint", err, nano.Name))
+	}
 	if err != nil {
 		return nil, badInput(err)
 	}

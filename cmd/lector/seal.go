@@ -26,7 +26,7 @@ func (a *app) ring(ctx context.Context) ([]seal.Key, error) {
 		}
 		return nil, nil
 	}
-	text, err := readRing(a.trust.sealKey)
+	text, err := readRing("--seal-key", a.trust.sealKey)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +46,13 @@ func (a *app) ring(ctx context.Context) ([]seal.Key, error) {
 }
 
 // readRing reads a ring's text. One with a plain key in it is a secret; one of wrapped keys alone need not be.
-func readRing(path string) (string, error) {
+func readRing(what, path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", badInput(err)
+		return "", badInput(fmt.Errorf("%s: %w", what, err))
 	}
 	if bytes.Contains(b, []byte("lector-seal-")) {
-		if _, err := secret(path); err != nil {
+		if _, err := secret(what, path); err != nil {
 			return "", err
 		}
 	}
@@ -64,7 +64,7 @@ func (a *app) sealWrapper() (seal.Wrapper, error) {
 	if a.trust.sealIdentity == "" {
 		return nil, nil
 	}
-	b, err := secret(a.trust.sealIdentity)
+	b, err := secret("--seal-identity", a.trust.sealIdentity)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (a *app) makeSealKey(ctx context.Context, path string, f sealKeyFlags) erro
 		return err
 	}
 	if f.rotate {
-		old, err := readRing(path)
+		old, err := readRing("add a seal key", path)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func newSnapshotImport(a *app) *cobra.Command {
 func (a *app) snapshotImport(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return badInput(err)
+		return badInput(fmt.Errorf("import snapshot: %w", err))
 	}
 	store, space, err := a.openSpace(ctx)
 	if err != nil {

@@ -33,11 +33,11 @@ func (t *trust) flags(f *pflag.FlagSet) {
 	f.StringVar(&t.verifyKeys, "verify-keys", os.Getenv("LECTOR_VERIFY_KEYS"), "`file` with public keys: only handles that one of them signed are used (default: $LECTOR_VERIFY_KEYS, else all are)")
 }
 
-// secret reads a file that only its owner may read.
-func secret(path string) ([]byte, error) {
+// secret reads a file that only its owner may read; what says who names it.
+func secret(what, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, badInput(err)
+		return nil, badInput(fmt.Errorf("%s: %w", what, err))
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -55,7 +55,7 @@ func (a *app) tenantSalt() ([]byte, error) {
 	if a.trust.salt == "" {
 		return nil, nil
 	}
-	b, err := secret(a.trust.salt)
+	b, err := secret("--salt", a.trust.salt)
 	if err == nil && len(b) != saltBytes {
 		err = badInput(fmt.Errorf("salt %s has %d bytes, not %d: make one with head -c %d /dev/urandom", a.trust.salt, len(b), saltBytes, saltBytes))
 	}
@@ -70,7 +70,7 @@ func (a *app) vouch(ctx context.Context, space *cache.Space, d cache.Digest) err
 	if a.trust.signKey == "" {
 		return nil
 	}
-	b, err := secret(a.trust.signKey)
+	b, err := secret("--sign-key", a.trust.signKey)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *app) trusted(ctx context.Context, space *cache.Space, d cache.Digest) e
 	}
 	b, err := os.ReadFile(a.trust.verifyKeys)
 	if err != nil {
-		return badInput(err)
+		return badInput(fmt.Errorf("--verify-keys: %w", err))
 	}
 	keys, err := sign.ParsePublics(string(b))
 	if err != nil {
