@@ -10,6 +10,10 @@
 //     asking first would leave a gap.
 //  3. No name and no symbolic link leads out of the folder.
 //
+// A store that is opened with Options.Unsynced leaves the disk out of promise 1: nothing waits for it. What it has stored
+// survives the death of every process, and a power cut or a crash of the system may take what was stored last, names before
+// bytes or bytes before names. It is for scratch, and for what can be read again.
+//
 // An object whose name ends in a digest lies in a folder of the digest's first two letters, so that no folder
 // grows too large: a/blobs/3fa1… is the file a/blobs/3f/3fa1…. Half-written files lie in the folder "tmp~", which
 // is the name of no object; Open removes those that are older than an hour. Files are 0600 and folders 0700.
@@ -44,13 +48,22 @@ const tempAge = time.Hour
 // Store is a cache.Store of files.
 type Store struct {
 	root    disk.Root
+	options Options
 	settled settled
+}
+
+// Options are the settings of a Store. The zero value is the default.
+type Options struct {
+	Unsynced bool // do not wait for the disk: a power cut may take what was stored last
 }
 
 var _ cache.Store = (*Store)(nil)
 
-// Open uses the folder, making it where it is not there, and removes what writers that died have left.
-func Open(folder string) (*Store, error) {
+// Open is OpenWith without options.
+func Open(folder string) (*Store, error) { return OpenWith(folder, Options{}) }
+
+// OpenWith uses the folder, making it where it is not there, and removes what writers that died have left.
+func OpenWith(folder string, o Options) (*Store, error) {
 	if folder == "" {
 		return nil, errors.New("open store: no folder named")
 	}
@@ -61,16 +74,16 @@ func Open(folder string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
 	}
-	s, err := OpenRoot(root)
+	s, err := OpenRoot(root, o)
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", folder, explain(err))
 	}
 	return s, nil
 }
 
-// OpenRoot is Open of a folder that is open already. It closes the root when it fails; Close does later.
-func OpenRoot(root disk.Root) (*Store, error) {
-	s := &Store{root: root}
+// OpenRoot is OpenWith of a folder that is open already. It closes the root when it fails; Close does later.
+func OpenRoot(root disk.Root, o Options) (*Store, error) {
+	s := &Store{root: root, options: o}
 	if err := s.sweep(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}

@@ -73,6 +73,18 @@ func TestStore(t *testing.T) {
 	cachetest.Run(t, func(t *testing.T) cache.Store { return open(t, t.TempDir()) })
 }
 
+// One that does not wait for the disk is a store like any other.
+func TestUnsyncedStore(t *testing.T) {
+	cachetest.Run(t, func(t *testing.T) cache.Store {
+		s, err := dir.OpenWith(t.TempDir(), dir.Options{Unsynced: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	})
+}
+
 var digest = cache.Sum([]byte("x")).String() // 2d71…
 
 // Where an object lies is part of the format of the folder: another lector must find it.

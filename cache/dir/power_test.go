@@ -23,11 +23,42 @@ type promised struct {
 // Whenever the power goes, a handle that was promised is there, each that is there is whole, and a document that was being
 // read comes to the handle of a calm run.
 func TestPowerFailure(t *testing.T) {
+	everyEnd(t, dir.Options{}, disktest.Fates)
+}
+
+// Whenever a process dies, and nothing else does, the same holds of a store that does not wait for the disk.
+func TestDeathOfAnUnsyncedWriter(t *testing.T) {
+	everyEnd(t, dir.Options{Unsynced: true}, func(uint64) []disktest.Fate { return []disktest.Fate{disktest.Death()} })
+}
+
+// A store that is not synced does not wait for the disk at all.
+func TestUnsyncedSyncsNothing(t *testing.T) {
 	recorder, err := disktest.Record(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := dir.OpenRoot(recorder)
+	s, err := dir.OpenRoot(recorder, dir.Options{Unsynced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d := cachetest.Document{Space: &cache.Space{Store: s}, Tokens: cachetest.Count(5, 20), Job: "job", Keep: func(int) bool { return true }}
+	if _, _, err := d.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := recorder.Syncs(); n != 0 {
+		t.Errorf("%d syncs", n)
+	}
+}
+
+// everyEnd reads two documents, ends that after each effect, as the fates have it, and looks at what is found.
+func everyEnd(t *testing.T, o dir.Options, fates func(seed uint64) []disktest.Fate) {
+	t.Helper()
+	recorder, err := disktest.Record(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := dir.OpenRoot(recorder, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +78,7 @@ func TestPowerFailure(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for n := range recorder.Effects() + 1 {
-		for _, fate := range disktest.Fates(uint64(n)) {
+		for _, fate := range fates(uint64(n)) {
 			found := t.TempDir()
 			said, err := recorder.Replay(n, fate, found)
 			if err != nil {
@@ -82,7 +113,7 @@ func afterPower(t *testing.T, found string, promises []promised, due int) error 
 	if err != nil {
 		return err
 	}
-	s, err := dir.OpenRoot(again)
+	s, err := dir.OpenRoot(again, dir.Options{})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", filepath.Base(found), err)
 	}

@@ -78,15 +78,16 @@ func (s *Store) taken(ctx context.Context, name, file string) (bool, error) {
 	return true, fmt.Errorf("put %s: %w", name, cache.ErrExists)
 }
 
-// writeTemp writes exactly size bytes of body to a synced temporary file, and leaves none behind on failure.
+// writeTemp writes exactly size bytes of body to a temporary file, syncs it unless the store does not, and leaves none behind on failure.
 func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, err error) {
 	temp = path.Join(tempFolder, rand.Text())
 	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}
-	err = cache.CopyExactly(ctx, disk.NewEarly(f), body, size)
-	if err == nil {
+	if s.options.Unsynced {
+		err = cache.CopyExactly(ctx, f, body, size)
+	} else if err = cache.CopyExactly(ctx, disk.NewEarly(f), body, size); err == nil {
 		err = f.Sync()
 	}
 	if cerr := f.Close(); err == nil {

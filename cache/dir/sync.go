@@ -17,6 +17,9 @@ import (
 // is known to be durable. A sync of a folder that has not changed costs a flush of the disk all the same; several at once
 // cost little more than one.
 func (s *Store) syncFolders(file string) (err error) {
+	if s.options.Unsynced {
+		return nil
+	}
 	folders, err := s.unsettled(file)
 	if err == nil {
 		var g errgroup.Group

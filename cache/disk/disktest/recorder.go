@@ -63,6 +63,18 @@ func (r *Recorder) Effects() int {
 	return len(r.effects)
 }
 
+// Syncs is how many of them asked the disk to keep something.
+func (r *Recorder) Syncs() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.effects {
+		if e.kind == opSync || e.kind == opSyncFolder {
+			n++
+		}
+	}
+	return n
+}
+
 // do carries one effect out and writes it down, one at a time, so that their order is that on the disk.
 func (r *Recorder) do(e effect, call func() error) error {
 	r.mu.Lock()

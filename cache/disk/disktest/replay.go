@@ -32,6 +32,12 @@ func Fates(seed uint64) []Fate {
 	}
 }
 
+// Death is that of the process alone: the system has everything that was written, synced or not.
+func Death() Fate {
+	all := func() bool { return true }
+	return Fate{"the process dies", all, all}
+}
+
 // node is a file or a folder while effects are gone through.
 type node struct {
 	folder bool
