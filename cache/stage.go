@@ -3,9 +3,12 @@ package cache
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -123,20 +126,21 @@ func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
 	var hashed sync.WaitGroup
 	hashed.Add(len(p.rows) + len(p.state))
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight + 1) // one for the small objects
+	g.SetLimit(inFlight + 2) // two for the small objects
+	cores := newTurns()
+	for i, b := range p.rows {
+		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores, hashed.Done) })
+	}
+	for i, b := range p.state {
+		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores, hashed.Done) })
+	}
+	hashed.Wait() // a small object that is synced before all is written would have the disk do its work twice
 	if p.early && t.args.Keep {
 		g.Go(func() (err error) {
 			t.mark, err = addSmall(gctx, t.batch, t.space.keepMark(t.args).bytes)
 			return err
 		})
 	}
-	for i, b := range p.rows {
-		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, hashed.Done) })
-	}
-	for i, b := range p.state {
-		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, hashed.Done) })
-	}
-	hashed.Wait()
 	n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
 	t.Node = n.normal()
 	if p.early {
@@ -169,15 +173,42 @@ func smallSizes(mark small, n Node, rows, state []*body) ([]int64, error) {
 	return []int64{int64(len(mark.bytes)), int64(len(b))}, err
 }
 
+// turns are the processors that those who write the bytes of a step share with those who hash them. Who writes has one until
+// all of a body is handed over: the disk is at work from then on, and would be idle while hashes hold every processor.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, runtime.GOMAXPROCS(0)) }
+
+func (t turns) take() { t <- struct{}{} }
+func (t turns) give() { <-t }
+
+// sum is the digest of a body; it moves nothing, so that it may run beside a reader.
+func (t turns) sum(b *body) Digest {
+	h := sha256.New()
+	for _, s := range b.segs {
+		for piece := range slices.Chunk(s.data, sumPiece) {
+			t.take()
+			h.Write(piece) // a hash takes everything
+			t.give()
+			runtime.Gosched()
+		}
+	}
+	return Digest(h.Sum(nil))
+}
+
 // fill stages one blob while its digest is computed: both only read. hashed is called when the digest is known.
-func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, hashed func()) (err error) {
+func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, cores turns, hashed func()) (err error) {
+	cores.take()
+	written := sync.OnceFunc(cores.give)
+	b.end = written
 	summed := make(chan struct{})
 	go func() {
 		defer close(summed)
 		defer hashed()
-		t.Blob = Blob{b.sum(), b.size}
+		t.Blob = Blob{cores.sum(b), b.size}
 	}()
 	t.staged, err = batch.Add(ctx, b, b.size)
+	written()
 	<-summed // waited for in any case: the bytes belong to the sequence
 	if s, ok := t.staged.(interface{ Summed(Digest) }); ok && err == nil {
 		s.Summed(t.Digest)
