@@ -30,6 +30,7 @@ type app struct {
 	workers  int
 	verbose  bool
 	compress bool          // blobs that are written
+	sync     string        // what a folder store waits for: syncDisk or syncNone
 	ackWait  time.Duration // of the queue; 0: the usual
 	serves   []queue.Kind  // kinds of jobs that this command takes for others
 	trust    trust

@@ -101,7 +101,7 @@ func (a *app) ask(ctx context.Context, handle, prompt string) (worker.Result, er
 	}
 	args := []string{"resume", handle, "--model", nano.Name, "--prompt", prompt, "--stop", ".", "--max-tokens", fmt.Sprint(answerTokens), "--json"}
 	for flag, value := range map[string]string{
-		"--data": a.data, "--store": a.store, "--device": a.device, "--kv": a.kv, "--state": a.recurrent, "--tenant": a.tenant, "--salt": a.trust.salt,
+		"--data": a.data, "--store": a.store, "--store-sync": a.sync, "--device": a.device, "--kv": a.kv, "--state": a.recurrent, "--tenant": a.tenant, "--salt": a.trust.salt,
 		"--sign-key": a.trust.signKey, "--seal-key": a.trust.sealKey, "--seal-identity": a.trust.sealIdentity,
 	} {
 		if value != "" {

@@ -58,6 +58,7 @@ func (a *app) computeFlags(f *pflag.FlagSet) {
 
 func (a *app) storeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.compress, "compress", os.Getenv("LECTOR_COMPRESS") != "", "store blobs as zstd of their byte planes where that is smaller; what is so stored is read in any case (default: $LECTOR_COMPRESS is set)")
+	f.StringVar(&a.sync, "store-sync", envOr("LECTOR_STORE_SYNC", syncDisk), "`what` a store in a folder waits for: disk, so that what it has stored survives a power cut, or none, for scratch stores: the end of any process loses nothing, a power cut may take what was stored last (default: $LECTOR_STORE_SYNC, else disk)")
 	a.spooling.flags(f)
 }
 

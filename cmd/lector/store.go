@@ -19,9 +19,15 @@ import (
 // openStore opens what --store names: a folder, or a bucket as s3://bucket/prefix?endpoint=...&region=...
 // The closer lets go of the store.
 func openStore(ctx context.Context, a *app) (cache.Store, io.Closer, error) {
+	if a.sync != "" && a.sync != syncDisk && a.sync != syncNone {
+		return nil, nil, badInput(fmt.Errorf("--store-sync %s: it is %s or %s", a.sync, syncDisk, syncNone))
+	}
 	if scheme, _, ok := strings.Cut(a.store, "://"); ok {
 		if scheme != "s3" {
 			return nil, nil, badInput(fmt.Errorf("store %q: lector keeps snapshots in a folder or in s3://, not in %s://", a.store, scheme))
+		}
+		if a.sync == syncNone {
+			return nil, nil, badInput(fmt.Errorf("--store-sync %s: a bucket's server says when it has stored; leave it out, or name a folder with --store", syncNone))
 		}
 		opt, err := parseBucket(a.store)
 		if err != nil {
@@ -37,12 +43,21 @@ func openStore(ctx context.Context, a *app) (cache.Store, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := dir.Open(folder)
+	store, err := dir.OpenWith(folder, dir.Options{Unsynced: a.sync == syncNone})
 	if err != nil {
 		return nil, nil, fmt.Errorf("open store: %w", err)
 	}
+	if a.sync == syncNone {
+		a.note("store %s does not wait for the disk (--store-sync %s): a power cut may take what is stored last", folder, syncNone)
+	}
 	return store, store, nil
 }
+
+// What a store in a folder waits for.
+const (
+	syncDisk = "disk"
+	syncNone = "none"
+)
 
 // storeFolder is --store, or a folder of the data folder.
 func (a *app) storeFolder() (string, error) {

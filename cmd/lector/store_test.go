@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -31,6 +32,25 @@ func TestParseBucket(t *testing.T) {
 		_, err := parseBucket(address)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want it to say %q and no secret", address, err, says)
+		}
+	}
+}
+
+// A store that does not wait for the disk says so, and what cannot be said of a store is one error.
+func TestStoreSync(t *testing.T) {
+	for _, c := range []struct {
+		store, sync, said string
+		code              int
+	}{
+		{t.TempDir(), syncDisk, "", exitOK},
+		{t.TempDir(), syncNone, "does not wait for the disk", exitOK},
+		{t.TempDir(), "often", "--store-sync often: it is disk or none", exitInput},
+		{"s3://bucket/x", syncNone, "a bucket's server says when it has stored", exitInput},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"snapshot", "ls", "--store", c.store, "--store-sync", c.sync}, streams{out: &out, err: &errs})
+		if code != c.code || !strings.Contains(errs.String(), c.said) || strings.Contains(errs.String(), "wait") != (c.sync == syncNone && code == exitOK) || code != exitOK && strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("--store %s --store-sync %s: exit code %d, %s", c.store, c.sync, code, &errs)
 		}
 	}
 }
