@@ -42,7 +42,8 @@ func newBenchPeer(a *app) *cobra.Command {
 		Long: "peer lets llama.cpp (the npm package node-llama-cpp) and lector take turns on the same random tokens: a prompt of each\n" +
 			"length, then greedy generation behind it. Between the two both save the state and restore it into a fresh sequence up to the\n" +
 			"first token: llama.cpp into its state file, which has no digest and is not synced (then it is synced, too); lector up to a handle\n" +
-			"in a folder store, synced and with digests, all of it at once and, as ingest does it, what is left behind the last token.\n" +
+			"in a folder store, with digests, synced and, to compare like with like, not (--store-sync none): all of it at once and, as ingest\n" +
+			"does it, what is left behind the last token.\n" +
 			"llama.cpp holds keys and values in half precision: beside its own state lector stores one that is held so, too, made up.\n" +
 			"--dir names the folder with node_modules, the GGUF and, unless --model says otherwise, lector's packed model in mid-q4.\n" +
 			"Without them it says how to make them.",

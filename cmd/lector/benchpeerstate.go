@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"lector/cache"
 	"lector/cache/dir"
@@ -22,10 +23,12 @@ const (
 	ownRows
 )
 
-// Behind rowStates: lector's own state, one with keys and values in half precision, then llama.cpp's.
+// Behind rowStates: lector's own state in a synced store and in one that is not, the same of a state with keys and values in
+// half precision, then llama.cpp's.
 const (
-	halfStates    = ownRows
-	theirStates   = 2 * ownRows
+	scratchStates = ownRows // behind those of the same state in a synced store
+	halfStates    = 2 * ownRows
+	theirStates   = 4 * ownRows
 	theirSave     = theirStates
 	theirSynced   = theirStates + 1
 	theirRestore  = theirStates + 2
@@ -36,7 +39,9 @@ const (
 func peerStates() [peerStateRows]string {
 	return [...]string{
 		"lector save", "lector save behind the last token", "lector restore", "lector first token",
+		"lector unsynced save", "lector unsynced save behind the last token", "lector unsynced restore", "lector unsynced first token",
 		"lector f16 save", "lector f16 save behind the last token", "lector f16 restore", "lector f16 first token",
+		"lector f16 unsynced save", "lector f16 unsynced save behind the last token", "lector f16 unsynced restore", "lector f16 unsynced first token",
 		"llama.cpp save", "llama.cpp save and sync", "llama.cpp restore", "llama.cpp first token",
 	}
 }
@@ -78,23 +83,14 @@ func (h *peerHalf) Close() error {
 	return h.benchRun.Close()
 }
 
-// saveStates stores the state and restores it, several times, in a folder store that is in use; then one of the same length
+// saveStates stores the state and restores it, several times, in folder stores that are in use; then one of the same length
 // in half precision.
 func (p *peerBench) saveStates(ctx context.Context, seq engine.Sequence, rows []bench.Row) (err error) {
 	if p.f.copies == 0 {
 		return nil
 	}
-	folder := filepath.Join(p.temp, "store")
-	store, err := dir.Open(folder)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := makeUsed(folder); err != nil {
-		return err
-	}
 	own := storedState{benchRun: p.benchRun, identity: p.identity, tokens: seq.Tokens(), temp: p.temp}
-	if err := own.several(ctx, store, seq, p.f.copies, rows[:ownRows]); err != nil || p.half == nil {
+	if err := p.inStores(ctx, own, seq, rows); err != nil || p.half == nil {
 		return err
 	}
 	made, err := bench.SyntheticState(ctx, p.half.model.engine, seq.Pos(), p.flags.seed)
@@ -107,55 +103,92 @@ func (p *peerBench) saveStates(ctx context.Context, seq engine.Sequence, rows []
 	}
 	defer func() { err = errors.Join(err, half.Close()) }()
 	other := storedState{benchRun: p.half.benchRun, identity: p.half.identity, tokens: half.Tokens(), temp: p.temp}
-	return other.several(ctx, store, half, p.f.copies, rows[halfStates:][:ownRows])
+	return p.inStores(ctx, other, half, rows[halfStates:])
 }
 
-// several saves and restores a state some times, and fills the rows.
-func (t *storedState) several(ctx context.Context, store cache.Store, seq engine.Sequence, copies int, rows []bench.Row) error {
-	probe, err := seq.Probe(ctx)
-	if err != nil {
-		return err
-	}
-	t.space, t.cells = &cache.Space{Store: store, Tenant: benchSave}, &cache.Space{Store: store, Tenant: benchCells}
-	for range copies {
-		t.rows = make([]bench.Row, snapshotRows)
-		if err := errors.Join(t.save(ctx, seq, probe), t.saveCells(ctx, seq, probe)); err != nil {
-			return fmt.Errorf("save a state: %w", err)
+// inStores stores and restores a state in a store that is synced and in one that is not, in turns.
+func (p *peerBench) inStores(ctx context.Context, t storedState, seq engine.Sequence, rows []bench.Row) error {
+	for i := range p.f.copies {
+		err := p.inStore(ctx, t, seq, dir.Options{}, rows[:ownRows])
+		if err == nil {
+			err = p.inStore(ctx, t, seq, dir.Options{Unsynced: true}, rows[scratchStates:][:ownRows])
 		}
-		if err := t.restore(ctx, probe); err != nil {
-			return fmt.Errorf("restore a state: %w", err)
-		}
-		for i, row := range []int{rowSave, rowLast, rowRestore, rowResumed} {
-			rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
-		}
-		if err := dropStates(ctx, store, t.space, t.cells); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("copy %d of %d: %w", i+1, p.f.copies, err)
 		}
 	}
 	return nil
 }
 
+// inStore stores and restores a state once.
+func (p *peerBench) inStore(ctx context.Context, t storedState, seq engine.Sequence, o dir.Options, rows []bench.Row) (err error) {
+	folder := filepath.Join(p.temp, fmt.Sprint("store-unsynced-", o.Unsynced))
+	store, err := dir.OpenWith(folder, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := makeUsed(folder); err != nil {
+		return err
+	}
+	return t.once(ctx, store, seq, rows)
+}
+
+// once saves and restores a state, and adds to the rows.
+func (t *storedState) once(ctx context.Context, store cache.Store, seq engine.Sequence, rows []bench.Row) error {
+	probe, err := seq.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	t.space, t.cells = &cache.Space{Store: store, Tenant: benchSave}, &cache.Space{Store: store, Tenant: benchCells}
+	t.rows = make([]bench.Row, snapshotRows)
+	if err := errors.Join(t.save(ctx, seq, probe), t.saveCells(ctx, seq, probe)); err != nil {
+		return fmt.Errorf("save a state: %w", err)
+	}
+	if err := t.restore(ctx, probe); err != nil {
+		return fmt.Errorf("restore a state: %w", err)
+	}
+	for i, row := range []int{rowSave, rowLast, rowRestore, rowResumed} {
+		rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
+	}
+	return dropStates(ctx, store, t.space, t.cells)
+}
+
 // statesTable says what saving and restoring takes, and how many times as long as llama.cpp.
 func (p *peerBench) statesTable(w io.Writer) {
-	fmt.Fprintln(w, "\nlength, tokens\tstate of\tsize\tsave, s\ttime\twith sync\tlast, s\ttime\trestore, s\tfirst token, s\ttime")
+	fmt.Fprintln(w, "\nlength, tokens\tstate of\tsize\tsave, s\ttime\twith sync\tlast, s\ttime\twith sync\trestore, s\tfirst token, s\ttime")
 	rows := p.report.Rows
 	for at := 0; at < len(rows); at += peerRows {
 		state := rows[at+rowStates:][:peerStateRows]
-		save, synced, first := state[theirSave].Median(), state[theirSynced].Median(), state[theirFirst].Median()
 		for _, own := range []struct {
 			name string
 			rows []bench.Row
-		}{{"lector, " + p.kv, state[:ownRows]}, {"lector, f16", state[halfStates:][:ownRows]}} {
-			if len(own.rows[stateSave].Samples) == 0 {
-				continue
+		}{
+			{"lector, " + p.kv, state}, {"lector, " + p.kv + ", unsynced", state[scratchStates:]},
+			{"lector, f16", state[halfStates:]}, {"lector, f16, unsynced", state[halfStates+scratchStates:]},
+		} {
+			if len(own.rows[stateSave].Samples) > 0 {
+				ownState(w, rows[at].Length, own.name, own.rows[:ownRows], state)
 			}
-			s, l, f := own.rows[stateSave].Median(), own.rows[stateLast].Median(), own.rows[stateFirst].Median()
-			fmt.Fprintf(w, "%d\t%s\t%s\t%.4f\t%.2f x\t%.2f x\t%.4f\t%.2f x\t%.4f\t%.4f\t%.2f x\n", rows[at].Length, own.name,
-				size(own.rows[stateSave].Bytes), s, s/save, s/synced, l, l/save, own.rows[stateRestore].Median(), f, f/first)
 		}
-		fmt.Fprintf(w, "%d\tllama.cpp\t%s\t%.4f\t\t%.4f s\t\t\t%.4f\t%.4f\t\n", rows[at].Length, size(state[theirSave].Bytes), save, synced,
-			state[theirRestore].Median(), first)
+		fmt.Fprintf(w, "%d\tllama.cpp\t%s\t%.4f\t\t%.4f s\t\t\t\t%.4f\t%.4f\t\n", rows[at].Length, size(state[theirSave].Bytes),
+			state[theirSave].Median(), state[theirSynced].Median(), state[theirRestore].Median(), state[theirFirst].Median())
 	}
 	fmt.Fprintln(w, "\ntime\tbeside llama.cpp's, whose file is not synced and has no digest; with sync: beside that file synced")
+	fmt.Fprintln(w, "unsynced\ta store with --store-sync none, which has digests and does not wait for the disk: beside the file that is not synced")
 	fmt.Fprintln(w, "last\twhat is left to store behind the last token, when all cells before it were stored while the next was read")
+}
+
+// ownState is one line of the table. A store that is not synced is not held against a file that is.
+func ownState(w io.Writer, length int, name string, own, theirs []bench.Row) {
+	save, synced := theirs[theirSave].Median(), theirs[theirSynced].Median()
+	s, l, f := own[stateSave].Median(), own[stateLast].Median(), own[stateFirst].Median()
+	beside := func(t float64) string {
+		if strings.HasSuffix(name, "unsynced") {
+			return ""
+		}
+		return fmt.Sprintf("%.2f x", t/synced)
+	}
+	fmt.Fprintf(w, "%d\t%s\t%s\t%.4f\t%.2f x\t%s\t%.4f\t%.2f x\t%s\t%.4f\t%.4f\t%.2f x\n", length, name, size(own[stateSave].Bytes),
+		s, s/save, beside(s), l, l/save, beside(l), own[stateRestore].Median(), f, f/theirs[theirFirst].Median())
 }

@@ -41,6 +41,8 @@ func newBenchSnapshot(a *app) *cobra.Command {
 	}
 	f.declare(c)
 	f.declareChunk(c)
+	repeat := c.Flags().Lookup("repeat") // what is read is much slower than what is measured
+	f.repeat, repeat.DefValue, repeat.Usage = 1, "1", "how often each text is read; its state is saved and restored --copies times"
 	c.Flags().IntSliceVar(&f.lengths, "lengths", []int{1024, 8192, 32768}, "`tokens` to read; what is beyond the model's limit is left out")
 	c.Flags().StringVar(&f.dir, "dir", "", "`folder` on the disk to measure (default: the folder for temporary files)")
 	c.Flags().StringVar(&f.gateway, "gateway", "versitygw", "`program` of the S3 server, or off")
