@@ -131,7 +131,7 @@ func (p *peerBench) inStore(ctx context.Context, t storedState, seq engine.Seque
 	if err := makeUsed(folder); err != nil {
 		return err
 	}
-	return t.once(ctx, store, seq, rows)
+	return errors.Join(t.once(ctx, store, seq, rows), dropFiles(folder))
 }
 
 // once saves and restores a state, and adds to the rows.
@@ -151,7 +151,7 @@ func (t *storedState) once(ctx context.Context, store cache.Store, seq engine.Se
 	for i, row := range []int{rowSave, rowLast, rowRestore, rowResumed} {
 		rows[i].Samples, rows[i].Bytes = append(rows[i].Samples, t.rows[row].Samples...), t.rows[row].Bytes
 	}
-	return dropStates(ctx, store, t.space, t.cells)
+	return nil
 }
 
 // statesTable says what saving and restoring takes, and how many times as long as llama.cpp.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -107,8 +108,18 @@ func (b *folderBench) read(_ context.Context, buf []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func (b *folderBench) drop(ctx context.Context, spaces ...*cache.Space) error {
-	return errors.Join(os.Remove(b.plain), dropStates(ctx, b.d, spaces...))
+func (b *folderBench) drop(context.Context, ...*cache.Space) error {
+	return errors.Join(os.Remove(b.plain), dropFiles(filepath.Join(b.folder, "store")))
+}
+
+// dropFiles deletes what was stored in a folder store, several times as fast as the store does it by name.
+func dropFiles(store string) error {
+	return filepath.WalkDir(store, func(file string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && d.Name() != usedMark {
+			err = os.Remove(file)
+		}
+		return err
+	})
 }
 
 // The tenants that states are stored under: all at once, and cell by cell.
@@ -122,6 +133,9 @@ const usedMark = "used"
 
 // makeUsed gives a folder store the folders that one in use has: for every kind of object, one for each beginning of a digest.
 func makeUsed(store string) error {
+	if _, err := os.Stat(filepath.Join(store, benchCells)); err == nil {
+		return nil // it is in use already
+	}
 	for _, tenant := range []string{benchSave, benchCells} {
 		for _, kind := range []string{"blobs", "keep", "nodes", "manifests", "handles"} {
 			for i := range 256 {
