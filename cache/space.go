@@ -285,16 +285,13 @@ func (s *Space) putManifest(ctx context.Context, m Manifest) (Manifest, Digest, 
 // Complete says whether every blob of a manifest is stored under its own name with the right size; it reads none.
 // Errors: ErrNotFound naming one that is missing or cut.
 func (s *Space) Complete(ctx context.Context, m Manifest) error {
-	for _, p := range m.Pieces() {
+	return m.EachPiece(ctx, func(ctx context.Context, p Piece) error {
 		ok, err := s.hasBlob(ctx, "", p.Blob)
-		if err != nil {
-			return err
+		if err == nil && !ok {
+			err = refuse(ErrNotFound, "%s is not kept whole in the store", s.pieceName(p))
 		}
-		if !ok {
-			return refuse(ErrNotFound, "%s is not kept whole in the store", s.pieceName(p))
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 // Manifest reads and checks a manifest. Errors: ErrNotFound, ErrCorrupt, ErrIncompatible for a newer version.
