@@ -22,6 +22,7 @@ type ingestFlags struct {
 	ttl      time.Duration
 	asJSON   bool
 	dry      bool
+	keep     keepState
 }
 
 func newIngest(a *app) *cobra.Command {
@@ -31,13 +32,14 @@ func newIngest(a *app) *cobra.Command {
 		Short: "Read a document, keep its state, print the handle",
 		Long: "ingest reads a document chunk by chunk, stores the model's state and prints a handle to resume from. What an\n" +
 			"earlier document with the same beginning has stored is not computed again. Interrupted or killed, the same\n" +
-			"command goes on where it was.",
+			"command goes on where it was. With --keep-state none nothing is computed: the handle holds the document's token ids.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.ingest(c.Context(), args[0], f) },
 	}
 	c.Flags().BoolVar(&f.ids, "tokens", false, "the document is a list of token ids, not text")
 	c.Flags().IntVar(&f.capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
 	c.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the handle is valid, such as 720h (default: for good)")
+	f.keep.flag(c.Flags())
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the receipt as JSON")
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "say how many tokens the document has and how large its state will be, and read nothing")
 	a.metricsFlag(c.Flags())
@@ -47,6 +49,9 @@ func newIngest(a *app) *cobra.Command {
 func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 	if f.ttl < 0 {
 		return badInput(fmt.Errorf("--ttl %v: a handle cannot expire before it is made", f.ttl))
+	}
+	if _, err := f.keep.order(); err != nil {
+		return err
 	}
 	text, name, err := a.readInput(path)
 	if err != nil {
@@ -82,9 +87,14 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 		_, err = fmt.Fprintln(a.out, receipt.Handle)
 		return err
 	}
-	a.note("%s: %d tokens, %d restored, %d computed in %.1f s; state %s, %s written",
-		name, receipt.Tokens.Total, receipt.Tokens.Restored, receipt.Tokens.Computed, receipt.Seconds.Total,
-		size(receipt.StateBytes), size(receipt.WrittenBytes))
+	if receipt.Tokens.Unread > 0 {
+		a.note("%s: %d tokens, kept as ids alone in %s: every resume reads those again that nobody has stored the state of",
+			name, receipt.Tokens.Total, size(receipt.StateBytes))
+	} else {
+		a.note("%s: %d tokens, %d restored, %d computed in %.1f s; state %s, %s written",
+			name, receipt.Tokens.Total, receipt.Tokens.Restored, receipt.Tokens.Computed, receipt.Seconds.Total,
+			size(receipt.StateBytes), size(receipt.WrittenBytes))
+	}
 	_, err = fmt.Fprintln(a.out, receipt.Handle)
 	return err
 }
@@ -94,6 +104,15 @@ type predicted struct {
 	Tokens     int   `json:"tokens"`
 	StateBytes int64 `json:"state_bytes"` // at most: rows that trail the tokens are counted whole
 	FixedBytes int64 `json:"fixed_bytes"` // of it, whatever the length
+	IDsBytes   int64 `json:"ids_bytes"`   // of the token ids alone
+}
+
+// prediction of a document of so many tokens.
+func (s *session) prediction(tokens int) predicted {
+	info := s.model.engine.Info()
+	p := predicted{Tokens: tokens, FixedBytes: int64(info.FixedBytes), IDsBytes: idsBytes(tokens)}
+	p.StateBytes = p.FixedBytes + int64(tokens)*int64(info.BytesPerToken)
+	return p
 }
 
 // predict says what an ingest would store.
@@ -101,14 +120,12 @@ func (s *session) predict(tokens []engine.Token, f ingestFlags) error {
 	if err := s.admit(tokens, f.capacity); err != nil {
 		return err
 	}
-	info := s.model.engine.Info()
-	p := predicted{Tokens: len(tokens), FixedBytes: int64(info.FixedBytes)}
-	p.StateBytes = p.FixedBytes + int64(len(tokens))*int64(info.BytesPerToken)
+	p := s.prediction(len(tokens))
 	if f.asJSON {
 		return json.NewEncoder(s.app.out).Encode(p)
 	}
-	_, err := fmt.Fprintf(s.app.out, "%d tokens, a state of %s: %s of it for any document, %s a token\n",
-		p.Tokens, size(p.StateBytes), size(p.FixedBytes), size(int64(info.BytesPerToken)))
+	_, err := fmt.Fprintf(s.app.out, "%d tokens, a state of %s: %s of it for any document, %s a token; their ids alone (--keep-state none) take %s\n",
+		p.Tokens, size(p.StateBytes), size(p.FixedBytes), size(int64(s.model.engine.Info().BytesPerToken)), size(p.IDsBytes))
 	return err
 }
 
@@ -128,7 +145,9 @@ type outcome struct {
 
 // adopt is the outcome of a job that was done before.
 func adopt(r worker.Receipt) outcome {
-	r.Tokens = worker.TokenCounts{Total: r.Tokens.Total, Restored: r.Tokens.Total}
+	if r.Tokens.Unread == 0 {
+		r.Tokens = worker.TokenCounts{Total: r.Tokens.Total, Restored: r.Tokens.Total}
+	}
 	r.WrittenBytes, r.Seconds, r.Engine = 0, worker.IngestSeconds{}, engine.ChunkStats{}
 	return outcome{Receipt: r, Adopted: true}
 }
@@ -140,6 +159,10 @@ func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string
 		return outcome{}, err
 	}
 	order := worker.IngestOptions{Tokens: len(tokens), Name: name, Capacity: f.capacity, TTL: f.ttl, Submitted: time.Now()}
+	var err error
+	if order.KeepState, err = f.keep.order(); err != nil {
+		return outcome{}, err
+	}
 	status, err := s.client().Ingest(ctx, s.identity, tokens, order)
 	if err != nil {
 		return outcome{}, err
@@ -150,6 +173,10 @@ func (s *session) ingest(ctx context.Context, tokens []engine.Token, name string
 	if status.State == queue.Done {
 		receipt, err := result[worker.Receipt](status)
 		return adopt(receipt), err
+	}
+	if !f.keep.none() {
+		p := s.prediction(len(tokens))
+		s.app.note("%s: a state of at most %s; its ids alone (--keep-state none) would take %s", name, size(p.StateBytes), size(p.IDsBytes))
 	}
 	p := newProgress(s.app)
 	status, err = s.follow(ctx, status.Job, p.heard)

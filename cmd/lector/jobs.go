@@ -206,6 +206,9 @@ func outcomeOf(s queue.Status) string {
 	case queue.Done:
 		if s.Job.Kind == queue.Ingest {
 			if r, err := result[worker.Receipt](s); err == nil {
+				if r.Tokens.Unread > 0 {
+					return fmt.Sprintf("done: the ids of %d tokens are %s", r.Tokens.Total, r.Handle)
+				}
 				return fmt.Sprintf("done: the state of %d tokens is %s", r.Tokens.Total, r.Handle)
 			}
 		}
@@ -289,7 +292,11 @@ func (a *app) printJob(s queue.Status) error {
 		row("label", "%s=%s", name, s.Job.Labels[name])
 	}
 	if r, err := result[worker.Receipt](s); err == nil && s.Job.Kind == queue.Ingest && len(s.Result) > 0 {
-		row("tokens", "%d: %d restored, %d computed", r.Tokens.Total, r.Tokens.Restored, r.Tokens.Computed)
+		if r.Tokens.Unread > 0 {
+			row("tokens", "%d, kept as ids alone", r.Tokens.Total)
+		} else {
+			row("tokens", "%d: %d restored, %d computed", r.Tokens.Total, r.Tokens.Restored, r.Tokens.Computed)
+		}
 		row("host", "%s, %.1f s", r.Host, r.Seconds.Total)
 		for _, e := range r.Early {
 			row("handle at", "%d: %s", e.Tokens, e.Handle)

@@ -33,6 +33,7 @@ type resumeFlags struct {
 	ttl                          time.Duration
 	branches                     int
 	detach, pieces               bool
+	keepState                    keepState
 	attach                       string   // job
 	from                         []string // places of its texts
 	computing                    []string // flags given that say how this process computes
@@ -47,7 +48,8 @@ func newResume(a *app) *cobra.Command {
 		Use:   "resume HANDLE | resume --attach JOB",
 		Short: "Go on from a handle: restore the state, read a prompt, stream the text",
 		Long: "resume restores the state that a handle names, reads the prompt and streams the text that follows. HANDLE is\n" +
-			"what ingest printed, or its beginning (at least 8 characters after lh1-), or a tag. Without a prompt the text goes on from\n" +
+			"what ingest printed, or its beginning (at least 8 characters after lh1-), or a tag. What a handle of token ids alone names\n" +
+			"is read again first. Without a prompt the text goes on from\n" +
 			"the document's end. With --nats, or beside a lector worker on the same data folder, that worker makes the text and no\n" +
 			"model is loaded here; --detach then prints the job, and --attach hears it, from the beginning or from a place on, as often as wanted.",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -77,6 +79,7 @@ func newResume(a *app) *cobra.Command {
 	f.declarePrompt(fs)
 	f.declareText(fs)
 	fs.BoolVar(&f.keep, "keep", false, "store the extended state and print a handle for it on standard error")
+	f.keepState.flag(fs)
 	fs.DurationVar(&f.ttl, "ttl", 0, "how long that handle is valid (default: for good)")
 	fs.BoolVar(&f.asJSON, "json", false, "print the result as JSON instead of streaming the text")
 	fs.BoolVar(&f.pieces, "pieces", false, "stream the text as JSON lines with their place: branch, index of the first token, byte offset, attempt")
@@ -186,7 +189,7 @@ func (a *app) resumeHere(ctx context.Context, name string, f resumeFlags) error 
 	if err != nil {
 		return err
 	}
-	if err := s.identity.CompatibleSalted(m.Identity, s.salts[1:]); err != nil {
+	if err := s.identity.Restores(m, s.salts[1:]); err != nil {
 		return fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), a.withSettings(err, m.Identity))
 	}
 	status, err := f.submit(ctx, s.client(), digest, s.identity.Model.String())
@@ -242,6 +245,9 @@ func (a *app) resumable(ctx context.Context, space *cache.Space, name string) (c
 		return digest, cache.Manifest{}, err
 	}
 	m, err := space.Manifest(ctx, handle.Manifest)
+	if err == nil && m.TokensOnly() {
+		a.note("%s holds token ids alone: of its %d tokens those are read again that nobody has stored the state of", cache.HandleName(digest), m.Tokens)
+	}
 	return digest, m, err
 }
 
@@ -265,13 +271,16 @@ func (f *resumeFlags) submit(ctx context.Context, c *client.Client, handle cache
 		Sampling: queue.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP},
 		Drafts:   usualDrafts, Capacity: f.capacity, Keep: f.keep, TTL: f.ttl,
 	}
+	var err error
+	if order.KeepState, err = f.keepState.order(); err != nil {
+		return queue.Status{}, err
+	}
 	if f.drafting {
 		order.Drafts = f.drafts
 	}
 	if f.branches > 1 {
 		order.Branches = f.branches
 	}
-	var err error
 	if order.Chat, err = f.messages(); err != nil {
 		return queue.Status{}, badInput(err)
 	}
@@ -344,11 +353,11 @@ func (a *app) printPiece(p client.Piece, begins, asJSON bool) error {
 		return json.NewEncoder(a.out).Encode(placed(p))
 	}
 	text := p.Text
+	if p.Finish != "" {
+		text += "\n" // now: a state that is to be kept may be on its way for a while
+	}
 	if begins {
 		text = fmt.Sprintf("[%d]%s", p.Branch+1, text)
-		if p.Branch > 0 {
-			text = "\n" + text
-		}
 	}
 	_, err := fmt.Fprint(a.out, text)
 	return err
@@ -358,13 +367,17 @@ func (a *app) printResult(r worker.Result, f resumeFlags) error {
 	if f.asJSON {
 		return json.NewEncoder(a.out).Encode(r)
 	}
-	if !f.pieces {
-		fmt.Fprintln(a.out)
+	if r.Usage.Reread > 0 {
+		a.note("read %d of the handle's %d tokens again in %.1f s", r.Usage.Reread, r.Usage.Reread+r.Usage.Restored, r.Timings.Reread)
 	}
 	if a.verbose {
 		a.note("restored %d tokens in %.2f s, prefilled %d in %.2f s, generated %d in %.2f s, %d of %d drafts accepted, ended by %s",
 			r.Usage.Restored, r.Timings.Restore, r.Usage.Prefilled, r.Timings.Prefill, r.Usage.Generated, r.Timings.Decode,
 			r.Usage.Accepted, r.Usage.Drafted, r.FinishReason)
+	}
+	if a.verbose && r.Handle != "" {
+		a.note("storing the extended state took %.2f s of its own and %.2f s beside the text; it has %s",
+			r.Timings.Store, r.Timings.Behind, size(r.StateBytes))
 	}
 	if r.Handle != "" {
 		a.note("extended state: %s", r.Handle)
@@ -395,6 +408,8 @@ func (f *resumeFlags) check() error {
 		return fmt.Errorf("--max-tokens %d: at least 1", f.maxTokens)
 	case f.branches < 1 || f.branches > queue.MaxBranches:
 		return fmt.Errorf("--n %d: 1 to %d", f.branches, queue.MaxBranches)
+	case f.keepState.none() && !f.keep:
+		return errors.New("--keep-state goes with --keep")
 	case f.branches > 1 && f.keep:
 		return errors.New("--keep stores the state of one text: leave --n out")
 	case f.asJSON && f.pieces:
@@ -409,7 +424,8 @@ func (f *resumeFlags) check() error {
 			return errors.New("--stop is empty: give the text to end before")
 		}
 	}
-	return nil
+	_, err := f.keepState.order()
+	return err
 }
 
 // messages reads --chat: one user message, or a JSON array of messages.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -143,12 +144,9 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	if err != nil {
 		return fmt.Errorf("show snapshot: %w", err)
 	}
-	fmt.Fprintf(t, "state\t%s\nstored\t%s\n", size(m.Bytes), stored.of(m.Bytes))
-	kept, err := branch.Boundaries(ctx, space, m)
-	if err != nil {
+	if err := showState(ctx, t, space, m, stored); err != nil {
 		return fmt.Errorf("show snapshot: %w", err)
 	}
-	fmt.Fprintf(t, "forks at\t%v\n", kept)
 	fmt.Fprintf(t, "model\t%s\nproducer\t%s\nclass\t%s, grid %d\n", m.Identity.Model, m.Identity.Producer, m.Identity.Class, m.Identity.Grid)
 	for _, f := range m.Identity.Fields {
 		fmt.Fprintf(t, "  %s\t%s\n", f.Name, f.Value)
@@ -156,12 +154,29 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	if l, lossy := worst(m.Losses); lossy {
 		fmt.Fprintf(t, "lossy\tat most %.1e of a region, relative L2 (%s)\n", l.L2, l.Region)
 	}
-	fmt.Fprintf(t, "next token\t%d, then the draft %d\n", m.Probe.Next, m.Probe.Draft)
+	if !m.TokensOnly() {
+		fmt.Fprintf(t, "next token\t%d, then the draft %d\n", m.Probe.Next, m.Probe.Draft)
+	}
 	fmt.Fprintln(t, "regions\t")
 	for _, r := range m.Layout {
 		fmt.Fprintf(t, "  %s\t%s%s\n", r.Name, r, lost(m.Losses, r.Name))
 	}
 	return t.Flush()
+}
+
+// showState says what of a state there is, what it takes, and where it can be forked.
+func showState(ctx context.Context, w io.Writer, space *cache.Space, m cache.Manifest, in taken) error {
+	if m.TokensOnly() {
+		_, err := fmt.Fprintf(w, "state\tnone: token ids alone, %s; a resume reads them again\nstored\t%s\nforks at\tany of its tokens\n",
+			size(m.Bytes), in.of(m.Bytes))
+		return err
+	}
+	kept, err := branch.Boundaries(ctx, space, m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "state\t%s\nstored\t%s\nforks at\t%v\n", size(m.Bytes), in.of(m.Bytes), kept)
+	return err
 }
 
 func newSnapshotVerify(a *app) *cobra.Command {
@@ -195,6 +210,9 @@ func (a *app) snapshotVerify(ctx context.Context, name string, probe, asJSON boo
 	if err != nil {
 		return fmt.Errorf("verify snapshot: %w", err)
 	}
+	if probe && found.manifest.TokensOnly() {
+		return badInput(fmt.Errorf("verify snapshot %s: it holds token ids alone, and no state to probe: leave --probe out", name))
+	}
 	report, err := space.Verify(ctx, found.manifest)
 	if err == nil && probe {
 		err = a.probe(ctx, space, found.manifest)
@@ -206,6 +224,9 @@ func (a *app) snapshotVerify(ctx context.Context, name string, probe, asJSON boo
 		return json.NewEncoder(a.out).Encode(verified{report, probe})
 	}
 	said := ""
+	if found.manifest.TokensOnly() {
+		said = "; token ids alone"
+	}
 	if probe {
 		said = "; the restored state says what it said when it was stored"
 	}

@@ -98,19 +98,26 @@ func (a *app) snapshotTag(ctx context.Context, args []string, remove string) err
 
 func newSnapshotFork(a *app) *cobra.Command {
 	at := 0
+	keep := keepAll
 	c := &cobra.Command{
 		Use:   "fork HANDLE --at TOKENS",
 		Short: "Make a handle for an earlier boundary whose state is kept",
 		Long: "fork makes a handle for the state after the first TOKENS tokens of a document. It stores nothing but that handle\n" +
-			"and its description. Where no state is kept, it names the boundaries at which there is one.",
+			"and its description. Where no state is kept, it names the boundaries at which there is one. With --keep-state none it\n" +
+			"makes a handle for token ids alone, of all the tokens unless --at says of how many: 'snapshot rm' of the handle\n" +
+			"with the state, then 'snapshot gc', give its room back.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.snapshotFork(c.Context(), args[0], at) },
+		RunE: func(c *cobra.Command, args []string) error { return a.snapshotFork(c.Context(), args[0], at, keep) },
 	}
 	c.Flags().IntVar(&at, "at", 0, "`tokens` of the document that the fork knows")
+	keep.flag(c.Flags())
 	return c
 }
 
-func (a *app) snapshotFork(ctx context.Context, name string, at int) error {
+func (a *app) snapshotFork(ctx context.Context, name string, at int, keep keepState) error {
+	if _, err := keep.order(); err != nil {
+		return err
+	}
 	store, space, err := a.openSpace(ctx)
 	if err != nil {
 		return err
@@ -123,7 +130,14 @@ func (a *app) snapshotFork(ctx context.Context, name string, at int) error {
 	if err := a.newest(ctx, found); err != nil {
 		return badInput(fmt.Errorf("fork snapshot: %w", err))
 	}
-	d, _, err := branch.Fork(ctx, space, found.Handle, at)
+	fork := branch.Fork
+	if keep.none() {
+		fork = branch.ForkTokens
+		if at == 0 {
+			at = found.manifest.Tokens
+		}
+	}
+	d, _, err := fork(ctx, space, found.Handle, at)
 	if errors.Is(err, branch.ErrBoundary) {
 		return badInput(err)
 	}
@@ -188,6 +202,11 @@ func (a *app) printDiff(c branch.Comparison) error {
 		fmt.Fprintf(t, "identity\t%s\n", c.Identity)
 	}
 	fmt.Fprintf(t, "tokens\t%d and %d, the first %d alike\n", c.Tokens[0], c.Tokens[1], c.Shared)
+	for i, which := range []string{"first", "second"} {
+		if c.Alone[i] {
+			fmt.Fprintf(t, "state\tthe %s holds token ids alone: nothing else is compared\n", which)
+		}
+	}
 	for _, d := range c.Differ {
 		where := fmt.Sprintf("tokens [%d, %d)", d.From, d.To)
 		if d.From == d.To {

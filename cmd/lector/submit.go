@@ -39,6 +39,7 @@ type order struct {
 	Deadline string            `json:"deadline,omitempty"` // such as 2h or 2026-01-02T15:04:05Z
 	Capacity int               `json:"capacity,omitempty"`
 	HandleAt []int             `json:"handle_at,omitempty"`
+	Keep     keepState         `json:"keep_state,omitempty"` // all or none
 	Labels   map[string]string `json:"labels,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func newSubmit(a *app) *cobra.Command {
 			"document again finds the job that stands. A DOCUMENT is a file, a pattern such as 'books/*.txt', - for standard input,\n" +
 			"s3://bucket/name (or a prefix ending in /) with the settings of --store, http:// or https://, or object://bucket/name in the\n" +
 			"NATS object store of the queue. With --jsonl each line of standard input is an object with source, text or tokens, and any of\n" +
-			"key, name, priority, ttl, deadline, capacity, handle_at and labels, which flags set otherwise.",
+			"key, name, priority, ttl, deadline, capacity, handle_at, keep_state and labels, which flags set otherwise.",
 		RunE: func(c *cobra.Command, args []string) error { return a.submitAll(c.Context(), args, f) },
 	}
 	fs := c.Flags()
@@ -62,6 +63,7 @@ func newSubmit(a *app) *cobra.Command {
 	fs.StringVar(&f.deadline, "deadline", "", "`time` by which the result is wanted, such as 2h or 2026-01-02T15:04:05Z; then work on it ends")
 	fs.IntVar(&f.order.Capacity, "capacity", 0, "most `tokens` of document, prompt and text together (default: the model's limit)")
 	fs.IntSliceVar(&f.order.HandleAt, "handle-at", nil, "make a handle on the way at the first boundary at or after so many `tokens`; several, ascending")
+	f.order.Keep.flag(fs)
 	fs.StringArrayVar(&f.labels, "label", nil, "`name=value` for finding the job again; may be given again")
 	fs.BoolVar(&f.jsonl, "jsonl", false, "read orders from standard input, one JSON object a line")
 	fs.BoolVar(&f.ids, "tokens", false, "the documents are lists of token ids, not text")
@@ -93,6 +95,9 @@ func (f *submitFlags) complete(args []string) (err error) {
 		return fmt.Errorf("--ttl %v: a handle cannot expire before it is made", f.order.TTL)
 	}
 	f.order.Deadline = f.deadline
+	if _, err := f.order.Keep.order(); err != nil {
+		return err
+	}
 	f.order.Labels, err = parseLabels(f.labels)
 	return err
 }
@@ -188,7 +193,7 @@ func (s *submission) one(ctx context.Context, d document, o order) error {
 	if s.number++; s.number > 1 && o.Key != "" && o.Key == s.flags.order.Key {
 		return badInput(errors.New("--key stands for one document: submit others without it, or with keys of their own in --jsonl"))
 	}
-	cost := s.forecast(len(tokens))
+	cost := s.forecast(len(tokens), o.Keep)
 	s.total.add(cost)
 	if s.flags.dry {
 		return s.say(o.Name, cost, queue.Status{})
@@ -211,13 +216,17 @@ func (s *submission) enqueue(ctx context.Context, tokens []engine.Token, o order
 	if err != nil {
 		return queue.Status{}, badInput(err)
 	}
+	keep, err := o.Keep.order()
+	if err != nil {
+		return queue.Status{}, err
+	}
 	digest, err := worker.StoreDocument(ctx, s.space, tokens)
 	if err != nil {
 		return queue.Status{}, err
 	}
 	opt := worker.IngestOptions{
 		Tokens: len(tokens), Name: o.Name, Capacity: o.Capacity, TTL: o.TTL, Priority: o.Priority, Submitted: now,
-		Deadline: deadline, Labels: o.Labels, Tenant: s.app.tenant, HandleAt: o.HandleAt, Key: o.Key,
+		Deadline: deadline, Labels: o.Labels, Tenant: s.app.tenant, HandleAt: o.HandleAt, Key: o.Key, KeepState: keep,
 	}
 	for {
 		job := worker.NewIngest(s.identity, digest, opt)

@@ -14,15 +14,21 @@ type forecast struct {
 	Tokens     int     `json:"tokens"`
 	StateBytes int64   `json:"state_bytes"`       // that its state takes in the store, at most: a known beginning is stored already
 	Seconds    float64 `json:"seconds,omitempty"` // at the rate of the last document that was read; 0: none was
+
+	ids int // tokens that are kept as ids alone
 }
 
 func (f *forecast) add(o forecast) {
 	f.Tokens += o.Tokens
 	f.StateBytes += o.StateBytes
 	f.Seconds += o.Seconds
+	f.ids += o.ids
 }
 
 func (f forecast) String() string {
+	if f.ids == f.Tokens {
+		return fmt.Sprintf("%d tokens, kept as ids alone in %s", f.Tokens, size(f.StateBytes))
+	}
 	text := fmt.Sprintf("%d tokens, a state of %s at most", f.Tokens, size(f.StateBytes))
 	if f.Seconds == 0 {
 		return text + ", time unknown: no document of this model was read yet"
@@ -31,7 +37,10 @@ func (f forecast) String() string {
 }
 
 // forecast of a document of so many tokens.
-func (s *submission) forecast(tokens int) forecast {
+func (s *submission) forecast(tokens int, keep keepState) forecast {
+	if keep.none() { // nothing is computed
+		return forecast{Tokens: tokens, StateBytes: idsBytes(tokens), ids: tokens}
+	}
 	info := s.model.engine.Info()
 	f := forecast{Tokens: tokens, StateBytes: int64(info.FixedBytes) + int64(tokens)*int64(info.BytesPerToken)}
 	if s.rate > 0 {
