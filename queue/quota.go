@@ -28,7 +28,7 @@ type Quota struct {
 	// more may come in.
 	Open int `json:"open,omitempty"`
 	// DailyTokens is how many tokens may be submitted within a day of UTC: those of documents, and the most that texts
-	// may get. A submit of more is refused.
+	// may get. A submit of more is refused. A failed job that is submitted again was counted before.
 	DailyTokens int64 `json:"daily_tokens,omitempty"`
 }
 

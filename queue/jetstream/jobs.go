@@ -56,7 +56,8 @@ func (q *Queue) Submit(ctx context.Context, job queue.Job) (queue.Status, error)
 	if err == nil && standing.State != queue.Failed {
 		return q.put(ctx, job)
 	}
-	refund, err := q.charge(ctx, job)
+	counted := err == nil // a failed job that is to run again
+	refund, err := q.charge(ctx, job, counted)
 	if err != nil {
 		return queue.Status{}, err
 	}

@@ -156,11 +156,15 @@ func (q *Queue) quotaOf(ctx context.Context, tenant string) (queue.Quota, error)
 	return all[queue.EveryTenant], err
 }
 
-// charge counts a job that is new against its tenant's quota, or refuses it. refund takes the count back.
-func (q *Queue) charge(ctx context.Context, job queue.Job) (refund func(context.Context) error, err error) {
+// charge counts a job that is new against its tenant's quota, or refuses it. refund takes the count back. Of one that was
+// counted the tokens are not counted again.
+func (q *Queue) charge(ctx context.Context, job queue.Job, counted bool) (refund func(context.Context) error, err error) {
 	refund = func(context.Context) error { return nil }
 	tenant := job.Owner()
 	quota, err := q.quotaOf(ctx, tenant)
+	if counted {
+		quota.DailyTokens = 0
+	}
 	if err != nil || quota.Open == 0 && quota.DailyTokens == 0 {
 		return refund, err
 	}

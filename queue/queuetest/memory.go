@@ -119,7 +119,7 @@ func (m *Memory) submit(order queue.Job) (queue.Status, error) {
 	}
 	now := m.clock.Now()
 	if j == nil || j.status.State == queue.Failed {
-		if err := m.admit(order); err != nil {
+		if err := m.admit(order, j != nil); err != nil {
 			return queue.Status{}, err
 		}
 		if j != nil {

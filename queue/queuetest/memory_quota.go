@@ -58,9 +58,12 @@ func (m *Memory) today(tenant string) string {
 	return tenant + " " + m.clock.Now().UTC().Format(time.DateOnly)
 }
 
-// admit counts a new job, or refuses it.
-func (m *Memory) admit(order queue.Job) error {
+// admit counts a new job, or refuses it. The tokens of one that was counted are not counted again.
+func (m *Memory) admit(order queue.Job, counted bool) error {
 	u := m.use(order.Owner())
+	if counted {
+		u.Quota.DailyTokens = 0
+	}
 	if err := u.Quota.Admit(order, u); err != nil {
 		return fmt.Errorf("submit job %s: %w", order.ID, err)
 	}

@@ -95,6 +95,13 @@ func quotaTokens(f *fixture) {
 	if len(use) < 2 || use[0].Tenant != "acme" || use[0].Own || use[0].Tokens != 20 || use[1].Tokens != 5 {
 		f.Errorf("in use is %+v", use)
 	}
+	f.ok(f.next("a", 1).Reject(f.ctx, queue.Dead{Class: "numeric"}))
+	f.submit(of("acme", "a")) // replayed: counted before, and there is no room to count it twice
+	use, err = f.Queue.Use(f.ctx)
+	f.ok(err)
+	if use[0].Tokens != 20 || use[0].Open != 3 {
+		f.Errorf("after a replay in use is %+v", use)
+	}
 }
 
 // quotaRunning has places that are claimed like leases.
