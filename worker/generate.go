@@ -70,7 +70,7 @@ func (b *branch) decode(ctx context.Context) (chosen []engine.Token, err error) 
 			}
 			batch = append(batch, b.beforeStop(more)...)
 		}
-		out, err := b.seq.Decode(ctx, batch, b.sampler.choose)
+		out, err := b.seq.Decode(ctx, batch, b.sampler.chooser(b.Engine.Info().Vocabulary))
 		if err != nil {
 			return fmt.Errorf("decode at %d: %w", b.seq.Pos(), err)
 		}

@@ -41,7 +41,7 @@ type candidate struct {
 func (s sampler) choose(pos engine.Pos, logits []float32) engine.Token {
 	logits = logits[:min(s.vocabulary, len(logits))]
 	best := largest(logits)
-	if s.Temperature == 0 || s.TopK == 1 {
+	if s.greedy() {
 		return best
 	}
 	kept := s.candidates(logits, logits[best])
@@ -59,6 +59,17 @@ func (s sampler) choose(pos engine.Pos, logits []float32) engine.Token {
 	}
 	return kept[len(kept)-1].id
 }
+
+// chooser is choose for an engine of so many ids: nil, which spares the logits' way to the host, where the greedy one of all
+// is wanted.
+func (s sampler) chooser(ids int) engine.Choose {
+	if s.greedy() && s.vocabulary >= ids {
+		return nil
+	}
+	return s.choose
+}
+
+func (s sampler) greedy() bool { return s.Temperature == 0 || s.TopK == 1 }
 
 // negligible is the exponent below which an id is not considered: together, 2^18 such ids weigh less than 1e-12.
 const negligible = -40

@@ -85,6 +85,29 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// The engine is left to choose only where it chooses alike: greedily, of the ids that have a token.
+func TestChooserLeavesGreedyToTheEngine(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    queue.Sampling
+		ids  int
+		left bool
+	}{
+		"greedy":                    {queue.Sampling{}, 5, true},
+		"one of one":                {queue.Sampling{Temperature: 5, TopK: 1}, 5, true},
+		"an id without a token":     {queue.Sampling{}, 6, false},
+		"two best":                  {queue.Sampling{Temperature: 5, TopK: 2}, 5, false},
+		"a nucleus, however narrow": {queue.Sampling{Temperature: 1, TopP: 0.01}, 5, false},
+	} {
+		s, err := newSampler(c.s, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.chooser(c.ids) == nil; got != c.left {
+			t.Errorf("%s: left to the engine: %v, want %v", name, got, c.left)
+		}
+	}
+}
+
 // The share of each id is its weight's.
 func TestChooseShares(t *testing.T) {
 	s, err := newSampler(queue.Sampling{Temperature: 2, Seed: 5}, 3)
