@@ -126,3 +126,29 @@ func BenchmarkAttendRows(b *testing.B) {
 		})
 	}
 }
+
+// A chunk's selection and attention at several positions: what either costs a row is to depend little on the position.
+func BenchmarkDepth(b *testing.B) {
+	d, h := ops.AttentionDims{Hq: 8, Hkv: 2, Hd: 128}, ops.Heads{N: 4, Stride: 64, Dim: 64}
+	const rows, ratio, budget = 1024, 4, 512
+	for _, pos := range []int{4096, 65536} {
+		src, c := newSource(66), cpu.New(cpu.Options{Class: cpu.Blocked})
+		n := pos + rows
+		k, v := put(c, src.normal(n*d.Hkv*d.Hd, 1), d.Hkv*d.Hd), put(c, src.normal(n*d.Hkv*d.Hd, 1), d.Hkv*d.Hd)
+		iq, bk := put(c, src.normal(rows*h.N*h.Dim, 1), h.N*h.Dim), put(c, src.normal(n/ratio*h.Dim, 1), h.Dim)
+		qg, o := put(c, src.normal(rows*2*d.Hq*d.Hd, 1), 2*d.Hq*d.Hd), put(c, make([]float32, rows*d.Hq*d.Hd), d.Hq*d.Hd)
+		index := c.SelectBlocks(iq, h, bk, pos, ratio, budget)
+		b.Run(fmt.Sprintf("select/pos=%d", pos), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.SelectBlocks(iq, h, bk, pos, ratio, budget)
+			}
+		})
+		b.Run(fmt.Sprintf("attend/pos=%d", pos), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Attend(o, qg, ops.CacheOf(k, d.Hkv), ops.CacheOf(v, d.Hkv), index, pos, ratio, d)
+			}
+		})
+	}
+}

@@ -6,12 +6,25 @@ import (
 )
 
 const (
-	// listedRows is how many rows that see selections go through the context together where keys and values are read
-	// where they stand.
-	listedRows = 16
+	// listedPairs is up to how many pairs of a row and a query head, of rows that see selections, go through the context
+	// together where keys and values are read where they stand. At a large position each row sees other tokens: the more rows
+	// there are, the less often a token is brought from memory, and their scores are soon used up.
+	listedPairs = 512
 	// listedTokens is how far they go at a time: what one row brings near, the others find there.
 	listedTokens = 512
+	// listedUnit is of how many tokens a row takes multiples, as long as it has more to come: the kernels compute that many
+	// side by side.
+	listedUnit = fma.Lanes
 )
+
+// listedRows is how many of n rows that see selections attend together: there is an item for every worker, and some more.
+func (b *Backend) listedRows(n int, d ops.AttentionDims) int {
+	most := max(1, listedPairs/(d.Hq/d.Hkv))
+	return max(1, min(most, n*d.Hkv/(listedItems*b.workers)))
+}
+
+// listedItems is how many items a worker gets.
+const listedItems = 4
 
 // readsLists says that keys and values can be read where they stand.
 func (t *tile) readsLists(s *scratch) bool { return t.canList(s.chains.set) }
@@ -78,6 +91,9 @@ func (x *shared) stretches(s *scratch, f func(r, from, to int)) {
 			to := from
 			for to < n && int(x.lists[r][to]) < end {
 				to++
+			}
+			if to < n {
+				to -= (to - from) % listedUnit
 			}
 			if to > from {
 				f(r, from, to)
