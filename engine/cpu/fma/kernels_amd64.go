@@ -756,6 +756,11 @@ func gather512x16(dst *float32, step int, src *byte, stride int, n int)
 //go:noescape
 func near(data *byte, lines int)
 
+// widenRows512 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.
+//
+//go:noescape
+func widenRows512(dst *float32, step int, src *byte, n int)
+
 // strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. It needs AVX-512F.
 //

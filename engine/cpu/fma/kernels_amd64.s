@@ -15519,6 +15519,30 @@ loop:
 done:
 	RET
 
+// func widenRows512(dst *float32, step int, src *byte, n int)
+// Requires: AVX, AVX512F
+TEXT ·widenRows512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ step+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ n+24(FP), BX
+	SHLQ $0x02, CX
+
+loop:
+	TESTQ     BX, BX
+	JZ        done
+	VPMOVZXWD (DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $0x20, DX
+	ADDQ      CX, AX
+	DECQ      BX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func strip512x8x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·strip512x8x2(SB), NOSPLIT, $0-41

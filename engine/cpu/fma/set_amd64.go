@@ -127,6 +127,16 @@ func (s Set) near(data []byte) {
 	}
 }
 
+// widenRows widens n rows of 16 bf16, if this set can.
+func (s Set) widenRows(dst Rows, data []byte, n int) bool {
+	if s != AVX512 || n == 0 {
+		return false
+	}
+	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*half*n-1]
+	widenRows512(&dst.Data[0], dst.Step, &data[0], n)
+	return true
+}
+
 // unpack decodes words of codes into 16 columns of a panel.
 func (s Set) unpack(panel []float32, w codes) {
 	f := unpacking(s == AVX512, w.bits)

@@ -60,6 +60,9 @@ func (s Set) transposeRows(dst, src Rows, rows, n int) bool { return false }
 // near is left to the processor.
 func (s Set) near(data []byte) {}
 
+// widenRows is left to Go.
+func (s Set) widenRows(dst Rows, data []byte, n int) bool { return false }
+
 // unpack decodes words of codes into 16 columns of a panel: 4 bits in a kernel, others code by code.
 func (s Set) unpack(panel []float32, w codes) {
 	period, width := Period(w.bits), Period(w.bits)*w.bits/32

@@ -20,6 +20,7 @@ func (s Set) unpack(panel []float32, w codes)               { panic("fma: no ker
 func (s Set) few(halves, rows int, k fewCall)               { panic("fma: no kernels for this processor") }
 func (s Set) transposeRows(dst, src Rows, rows, n int) bool { return false }
 func (s Set) near(data []byte)                              {}
+func (s Set) widenRows(dst Rows, data []byte, n int) bool   { return false }
 func (s Set) transposeListed(dst Rows, src Listed, list []int32, n int) {
 	panic("fma: no kernels for listed rows")
 }

@@ -128,9 +128,12 @@ func (s Set) tileSides(m *ops.Matrix, row, n int, t *Temp) Rows {
 }
 
 // tiledSides sets dst [groups, 16] to the scales or biases of the groups that inputs from..from+k of a tile have.
-func (Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
+func (s Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
 	size, groups := sideBytes(m.Side), p.K/m.Group
 	data = data[(p.Row*(m.In/m.Group)+p.From/m.Group*half)*size:][:groups*half*size]
+	if m.Side == ops.BF16 && s.widenRows(dst, data, groups) {
+		return
+	}
 	for g := range groups {
 		to := dst.Data[g*dst.Step:][:half]
 		switch m.Side {

@@ -44,6 +44,7 @@ func main() {
 	transpose("transposeListed512", 4, true)
 	gatherPairs()
 	near()
+	widenRows()
 	for _, shape := range [][2]int{{8, 2}, {8, 1}, {4, 2}, {4, 1}} {
 		strip(shape[0], shape[1])
 	}

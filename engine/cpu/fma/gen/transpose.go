@@ -124,6 +124,28 @@ func near() {
 	RET()
 }
 
+// widenRows widens bf16 that stand close together.
+func widenRows() {
+	kernel("widenRows512", "func(dst *float32, step int, src *byte, n int)")
+	Doc("widenRows512 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.")
+	dst, step, src, n := load("dst"), load("step"), load("src"), load("n")
+	SHLQ(Imm(2), step)
+	Label("loop")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	v := ZMM()
+	VPMOVZXWD(Mem{Base: src}, v)
+	VPSLLD(Imm(16), v, v)
+	VMOVUPS(v, Mem{Base: dst})
+	ADDQ(Imm(32), src)
+	ADDQ(step, dst)
+	DECQ(n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
 // transpose16 transposes a 16x16 block in registers, in four rounds: pairs, fours, then blocks of four lanes twice.
 func transpose16(in []VecVirtual) []VecVirtual {
 	a := make([]VecVirtual, 16)
