@@ -163,6 +163,33 @@ func TestSelectBestIsASort(t *testing.T) {
 	})
 }
 
+// A sample narrows many scores before they are ranked: also one that says too much or too little.
+func TestSelectBestOfMany(t *testing.T) {
+	src := newSource(33)
+	for name, score := range map[string]func(i int) float32{
+		"random":             func(int) float32 { return src.Float32() },
+		"few levels":         func(int) float32 { return float32(src.IntN(3)) },
+		"all equal":          func(int) float32 { return 1 },
+		"rising":             func(i int) float32 { return float32(i) },
+		"only the sample":    func(i int) float32 { return float32(i%16/8*(1-i%8)) + src.Float32() },
+		"all but the sample": func(i int) float32 { return src.Float32() - float32(i%16/8*(1-i%8))/2 },
+	} {
+		for _, k := range []int{127, 128, 200, 512} {
+			scores := make([]float32, 4*k+src.IntN(3000))
+			for i := range scores {
+				scores[i] = max(0, score(i))
+			}
+			var want []int32
+			for _, j := range refBest(scores, k) {
+				want = append(want, int32(j))
+			}
+			if got := cpu.SelectBest(scores, k); !slices.Equal(got, want) {
+				t.Errorf("%s: the %d best of %d differ from those of a sort", name, k, len(scores))
+			}
+		}
+	}
+}
+
 func TestMeanBlocks(t *testing.T) {
 	src := newSource(32)
 	const di, ratio, first = 5, 4, 2

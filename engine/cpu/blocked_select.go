@@ -47,7 +47,7 @@ func (x *selection) choose(s *scratch, all *blockScores, i int) {
 	r := all.first + i
 	row := all.scores[i*all.blocks:][:(x.pos+r+1)/x.ratio]
 	at := (r - x.scored) * x.budget
-	x.index[r] = selectBest(x.chosen[at:at:at+x.budget], row, x.budget, &s.histogram)
+	x.index[r] = s.chooser.choose(x.chosen[at:at:at+x.budget], row, x.budget)
 }
 
 // selectFew chooses for all of n rows, few of them: the block keys are cut over the workers.
@@ -76,7 +76,7 @@ func (x *selection) score(s *scratch, all *blockScores, from, to int) {
 		copy(q.Data[p*h.Dim:(p+1)*h.Dim], x.queries.at(all.first + p/h.N)[h.From+p%h.N*h.Stride:])
 	}
 	each := (h.Dim + 16) * fma.Lanes
-	panels, sums := floats(&s.chains.panels, selectBlocks/fma.Lanes*each), floats(&s.more, selectBlocks)
+	panels := floats(&s.chains.panels, selectBlocks/fma.Lanes*each)
 	products := fma.Rows{Data: floats(&s.chains.tile, n*h.N*selectBlocks), Step: selectBlocks}
 	scale := float32(1 / math.Sqrt(float64(h.Dim)))
 	for at := from; at < to; at += selectBlocks {
@@ -87,13 +87,7 @@ func (x *selection) score(s *scratch, all *blockScores, from, to int) {
 		}
 		s.chains.set.Dots(products, q, panels, fma.Tile{Rows: n * h.N, Columns: (have + fma.Lanes - 1) / fma.Lanes * fma.Lanes, Inputs: h.Dim, Next: each, First: true})
 		for i := range n {
-			clear(sums[:have])
-			for head := range h.N {
-				s.vector.addPositive(sums[:have], products.Data[(i*h.N+head)*selectBlocks:])
-			}
-			row := all.scores[i*all.blocks+at:][:have]
-			clear(row)
-			s.vector.addScaled(row, sums, scale)
+			s.vector.sumPositives(all.scores[i*all.blocks+at:][:have], fma.Rows{Data: products.Data[i*h.N*selectBlocks:], Step: selectBlocks}, h.N, scale)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (b *Backend) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, r
 			r := scored + i
 			scores := floats(&s.values, (pos+r+1)/ratio)
 			s.scoreBlocks(scores, queries.at(r), h, &keys)
-			index[r] = selectBest(chosen[i*budget:i*budget:(i+1)*budget], scores, budget, &s.histogram)
+			index[r] = s.chooser.choose(chosen[i*budget:i*budget:(i+1)*budget], scores, budget)
 		}
 	})
 	return index
@@ -105,42 +105,4 @@ func (s *scratch) scoreBlocks(scores, query []float32, h ops.Heads, keys *rows) 
 	for j, v := range scores {
 		scores[j] = v * scale
 	}
-}
-
-// selectBest appends to dst, ascending, the k < len(scores) highest scores, the lower index first where they are
-// equal. Scores are not negative, so their bits order as they do: three counting passes find the k-th highest.
-func selectBest(dst []int32, scores []float32, k int, histogram *[2048]int32) []int32 {
-	if k == 0 {
-		return dst
-	}
-	var known, mask uint32 // leading bits of the k-th highest score
-	want := int32(k)       // its rank among the scores that share them
-	for _, shift := range [...]uint{21, 10, 0} {
-		digit := uint32(2047)
-		if shift == 0 {
-			digit = 1023
-		}
-		clear(histogram[:])
-		for _, v := range scores {
-			if bits := math.Float32bits(v); bits&mask == known {
-				histogram[bits>>shift&digit]++
-			}
-		}
-		d := digit
-		for ; histogram[d] < want; d-- {
-			want -= histogram[d]
-		}
-		known |= d << shift
-		mask |= digit << shift
-	}
-	for j, v := range scores {
-		bits := math.Float32bits(v)
-		if bits > known || bits == known && want > 0 {
-			dst = append(dst, int32(j))
-			if bits == known {
-				want--
-			}
-		}
-	}
-	return dst
 }

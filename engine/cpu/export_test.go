@@ -18,8 +18,8 @@ var (
 	HalfWiden  = fma.Widen
 	HalfNarrow = toHalf
 	SelectBest = func(scores []float32, k int) []int32 {
-		var h [2048]int32
-		return selectBest(nil, scores, k, &h)
+		var b chooser
+		return b.choose(nil, scores, k)
 	}
 	Parallel = func(b *Backend, n, grain int, work func(from, to int)) {
 		b.parallel(n, grain, func(_ *scratch, from, to int) { work(from, to) })

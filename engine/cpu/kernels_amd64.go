@@ -154,17 +154,17 @@ func dots64x512(x *float32, y *float32, n int, sums *float64)
 //go:noescape
 func largest512(x *float32, n int, top *float32)
 
-// addPositive512 adds x[i] to y[i] where it is not negative.
-// n is a multiple of 16. It needs AVX-512F.
-//
-//go:noescape
-func addPositive512(y *float32, x *float32, n int)
-
 // mix512 sets y[i] to share times the sum over streams g, ascending from zero, of sigmoid(u[g*stepU+i]) * z[g*stepZ+i].
 // n is a multiple of 16. It needs AVX-512F.
 //
 //go:noescape
 func mix512(y *float32, u *float32, stepU int, z *float32, stepZ int, streams int, n int, share float32)
+
+// positives512 sets y[i] to scale times the sum over heads h, ascending from zero, of x[h*step+i] where it is not negative.
+// n is a multiple of 16. It needs AVX-512F.
+//
+//go:noescape
+func positives512(y *float32, x *float32, step int, heads int, n int, scale float32)
 
 // scores512x4 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.
 // dim is a multiple of 16. It needs AVX-512F.

@@ -1448,29 +1448,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func addPositive512(y *float32, x *float32, n int)
-// Requires: AVX, AVX512F
-TEXT ·addPositive512(SB), NOSPLIT, $0-24
-	VPXORD Z0, Z0, Z0
-	MOVQ   y+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   n+16(FP), DX
-
-loop:
-	CMPQ    DX, $0x10
-	JL      done
-	VMAXPS  (CX), Z0, Z1
-	VADDPS  (AX), Z1, Z1
-	VMOVUPS Z1, (AX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x10, DX
-	JMP     loop
-
-done:
-	VZEROUPPER
-	RET
-
 // func mix512(y *float32, u *float32, stepU int, z *float32, stepZ int, streams int, n int, share float32)
 // Requires: AVX, AVX512F
 TEXT ·mix512(SB), NOSPLIT, $0-60
@@ -1541,6 +1518,42 @@ stream:
 	ADDQ          $0x40, DX
 	SUBQ          $0x10, R8
 	JMP           loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func positives512(y *float32, x *float32, step int, heads int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·positives512(SB), NOSPLIT, $0-44
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         step+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         heads+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VBROADCASTSS scale+40(FP), Z0
+	VPXORD       Z1, Z1, Z1
+
+loop:
+	CMPQ   SI, $0x10
+	JL     done
+	VPXORD Z2, Z2, Z2
+	MOVQ   CX, R8
+	MOVQ   BX, DI
+
+head:
+	VMAXPS  (R8), Z1, Z3
+	VADDPS  Z3, Z2, Z2
+	ADDQ    DX, R8
+	DECQ    DI
+	JNZ     head
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, SI
+	JMP     loop
 
 done:
 	VZEROUPPER

@@ -1,5 +1,7 @@
 package cpu
 
+import "lector/engine/cpu/fma"
+
 // lanes16 are the sums of the class cpu-f32-blocked: element i goes to lane i mod 16.
 type lanes16 [16]float64
 
@@ -58,9 +60,13 @@ func (v vector) largest(x []float32) float32 {
 	return top
 }
 
-// addPositive: y += max(x, 0).
-func (v vector) addPositive(y, x []float32) {
-	for i := v.addPositiveWide(y, x); i < len(y); i++ {
-		y[i] += max(x[i], 0)
+// sumPositives: y = scale times the sum over the first heads rows of x, ascending from zero, of what is not negative.
+func (v vector) sumPositives(y []float32, x fma.Rows, heads int, scale float32) {
+	for i := v.sumPositivesWide(y, x, heads, scale); i < len(y); i++ {
+		sum := float32(0)
+		for h := range heads {
+			sum += max(x.Data[h*x.Step+i], 0)
+		}
+		y[i] = sum * scale
 	}
 }

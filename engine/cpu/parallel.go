@@ -8,19 +8,19 @@ import (
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
 type scratch struct {
-	vector    vector    // kernels to use
-	chains    *chains   // in the class cpu-f32-blocked, else nil
-	panel     []float32 // decoded weight rows
-	columns   []float32 // the same, transposed
-	values    []float32 // scores, columns of a state, outputs of experts
-	more      []float32 // second buffer beside values
-	sums      []float64 // of softmaxes
-	tokens    []int32   // visible tokens of a row
-	union     []int32   // of some rows
-	lists     [][]int32 // of each of them
-	cursors   []int     // into those lists
-	histogram [2048]int32
-	end       int // of the items that this goroutine is likely to come to, one after another
+	vector  vector    // kernels to use
+	chains  *chains   // in the class cpu-f32-blocked, else nil
+	panel   []float32 // decoded weight rows
+	columns []float32 // the same, transposed
+	values  []float32 // scores, columns of a state, outputs of experts
+	more    []float32 // second buffer beside values
+	sums    []float64 // of softmaxes
+	tokens  []int32   // visible tokens of a row
+	union   []int32   // of some rows
+	lists   [][]int32 // of each of them
+	cursors []int     // into those lists
+	chooser chooser
+	end     int // of the items that this goroutine is likely to come to, one after another
 }
 
 // scratches keeps what no goroutine works in. Go's own pool would drop it at every collection, and a chunk would make it

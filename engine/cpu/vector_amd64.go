@@ -192,10 +192,11 @@ func (v vector) largestWide(x []float32, top *[16]float32) int {
 	return n
 }
 
-func (v vector) addPositiveWide(y, x []float32) int {
+func (v vector) sumPositivesWide(y []float32, x fma.Rows, heads int, scale float32) int {
 	n := v.wide(len(y))
 	if n > 0 {
-		addPositive512(&y[0], &x[0], n)
+		_ = x.Data[(heads-1)*x.Step+n-1]
+		positives512(&y[0], &x.Data[0], x.Step, heads, n, scale)
 	}
 	return n
 }

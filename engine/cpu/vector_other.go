@@ -38,7 +38,8 @@ func (v vector) updateColumns(s, o, delta, k, q []float32) bool     { return fal
 func (v vector) softmaxWide(x []float32, scale, top float32, l *lanes16) int { return 0 }
 func (v vector) dotsWide(x, y []float32, l *lanes16) int                     { return 0 }
 func (v vector) largestWide(x []float32, top *[16]float32) int               { return 0 }
-func (v vector) addPositiveWide(y, x []float32) int                          { return 0 }
+
+func (v vector) sumPositivesWide(y []float32, x fma.Rows, heads int, scale float32) int { return 0 }
 
 func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) int {
 	return 0

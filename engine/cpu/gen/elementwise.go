@@ -163,6 +163,7 @@ func elementwise() {
 	sums(table)
 	laneSums(table)
 	mix512(table)
+	positives512()
 }
 
 // sums are the elementwise operations that need no sigmoid.

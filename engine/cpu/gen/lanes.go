@@ -39,15 +39,6 @@ func laneSums(table Mem) {
 	VMOVUPS(best, Mem{Base: to})
 	VZEROUPPER()
 	RET()
-	begin("addPositive512", "func(y, x *float32, n int)", "addPositive512 adds x[i] to y[i] where it is not negative.")
-	zero := ZMM()
-	VPXORD(zero, zero, zero)
-	each([]string{"y", "x"}, func(at []Mem) {
-		v := ZMM()
-		VMAXPS(at[1], zero, v) // NaN stays
-		VADDPS(at[0], v, v)
-		VMOVUPS(v, at[0])
-	})
 }
 
 // widen is the sixteen float32 of v as float64.

@@ -43,3 +43,36 @@ func mix512(table Mem) {
 	VZEROUPPER()
 	RET()
 }
+
+// positives512 makes scores of blocks out of products of several heads.
+func positives512() {
+	begin("positives512", "func(y, x *float32, step, heads, n int, scale float32)",
+		"positives512 sets y[i] to scale times the sum over heads h, ascending from zero, of x[h*step+i] where it is not negative.")
+	y, x, step := Load(Param("y"), GP64()), Load(Param("x"), GP64()), Load(Param("step"), GP64())
+	SHLQ(Imm(2), step)
+	heads, n, left, at := Load(Param("heads"), GP64()), Load(Param("n"), GP64()), GP64(), GP64()
+	scale, zero, sum := broadcast("scale"), ZMM(), ZMM()
+	VPXORD(zero, zero, zero)
+	Label("loop")
+	CMPQ(n, Imm(16))
+	JL(LabelRef("done"))
+	VPXORD(sum, sum, sum)
+	MOVQ(x, at)
+	MOVQ(heads, left)
+	Label("head")
+	v := ZMM()
+	VMAXPS(Mem{Base: at}, zero, v) // NaN stays
+	VADDPS(v, sum, sum)
+	ADDQ(step, at)
+	DECQ(left)
+	JNZ(LabelRef("head"))
+	VMULPS(scale, sum, sum)
+	VMOVUPS(sum, Mem{Base: y})
+	ADDQ(Imm(64), y)
+	ADDQ(Imm(64), x)
+	SUBQ(Imm(16), n)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
