@@ -57,6 +57,7 @@ type Backend struct {
 	lookbacks lookbacks
 	cuts      sync.Pool // of *pieces
 	held      sync.Pool // of *outputs, which a call of RunExperts holds
+	experting expertMemories
 
 	shared arenas // where small tensors lie
 

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"sync"
+
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -23,13 +25,15 @@ func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Us
 
 // all runs all rows.
 func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
+	t.expertMemory = t.experting.get()
+	defer t.experting.put(t.expertMemory)
 	if t.experts.Records != nil {
 		if x.Rows > 0 && !t.resident(y, x) {
 			t.stored(y, x)
 		}
 		return ops.Usage{}
 	}
-	t.seen = make([]bool, t.experts.N)
+	t.seen = cleared(t.seen, t.experts.N)
 	for from := 0; from < x.Rows; from += expertRows {
 		to := min(from+expertRows, x.Rows)
 		t.first = from
@@ -57,7 +61,6 @@ type expertRun struct {
 	*Backend
 	experts ops.Experts
 	route   ops.Route
-	seen    []bool
 	usage   ops.Usage
 
 	shared *ops.SharedExpert // whose last product comes with outer; nil: it does not
@@ -67,12 +70,55 @@ type expertRun struct {
 	first int  // its first row
 	k     int  // slots of a row
 
-	active []activeExpert
-	counts []int     // by expert: its pairs
-	row    []int32   // row of a pair
-	pair   []int32   // pair of row r and slot s, at r*k + s
-	inside []float32 // [pairs in flight, Inner], the activations
-	base   int       // the first pair in flight
+	*expertMemory
+	base int // the first pair in flight
+}
+
+// expertMemory is what a call works in. It only grows, and the next call takes it over.
+type expertMemory struct {
+	seen   []bool         // by expert: it was read
+	active []activeExpert // those in flight
+	sorted []activeExpert // stored ones, in the order of the sweep
+	counts []int          // by expert: its pairs
+	row    []int32        // row of a pair
+	pair   []int32        // pair of row r and slot s, at r*k + s
+	inside []float32      // [pairs in flight, Inner], the activations
+}
+
+// expertMemories keeps what no call works in, also over collections: a chunk would make it again.
+type expertMemories struct {
+	mu   sync.Mutex
+	free []*expertMemory
+}
+
+func (p *expertMemories) get() *expertMemory {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		m := p.free[n-1]
+		p.free = p.free[:n-1]
+		return m
+	}
+	return &expertMemory{}
+}
+
+// put forgets the records, which are not ours.
+func (p *expertMemories) put(m *expertMemory) {
+	clear(m.active[:cap(m.active)])
+	clear(m.sorted[:cap(m.sorted)])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, m)
+}
+
+// cleared is n zeros, in the memory of list where it has room.
+func cleared[T any](list []T, n int) []T {
+	if cap(list) < n {
+		return make([]T, n)
+	}
+	list = list[:n]
+	clear(list)
+	return list
 }
 
 // activeExpert is an expert that pairs [from, to) go to.
@@ -106,7 +152,7 @@ func (t *expertRun) group() {
 
 // count sets counts to the pairs of every expert.
 func (t *expertRun) count() {
-	t.counts = make([]int, t.experts.N)
+	t.counts = cleared(t.counts, t.experts.N)
 	for r := range t.x.n {
 		experts, _ := t.route.Row(t.first + r)
 		t.k = len(experts)
@@ -118,7 +164,7 @@ func (t *expertRun) count() {
 
 // place fills row and pair. counts holds every expert's first pair, and is used up.
 func (t *expertRun) place() {
-	t.row, t.pair = make([]int32, t.x.n*t.k), make([]int32, t.x.n*t.k)
+	t.row, t.pair = cleared(t.row, t.x.n*t.k), cleared(t.pair, t.x.n*t.k)
 	for r := range t.x.n {
 		experts, _ := t.route.Row(t.first + r)
 		for s, e := range experts {

@@ -77,10 +77,11 @@ func (t *expertRun) resident(y, x ops.Tensor) bool {
 
 // together takes records that can all be there at once as those in memory.
 func (t *expertRun) together(sweep ops.Sweep) error {
-	last := len(t.active) - 1
+	last := len(t.sorted) - 1
 	if err := sweep.Wait(last); err != nil {
 		return err
 	}
+	t.active = append(t.active[:0], t.sorted...)
 	for i := range t.active {
 		t.check(&t.active[i].Expert)
 	}
@@ -92,7 +93,7 @@ func (t *expertRun) together(sweep ops.Sweep) error {
 
 // wants lists the experts that rows go to.
 func (t *expertRun) wants() []ops.Want {
-	var wants []ops.Want
+	wants := make([]ops.Want, 0, len(t.counts))
 	for e, n := range t.counts {
 		if n > 0 {
 			wants = append(wants, ops.Want{Expert: e, Rows: n})
@@ -104,9 +105,9 @@ func (t *expertRun) wants() []ops.Want {
 // order groups the pairs by expert in the order of the sweep.
 func (t *expertRun) order(items []ops.Item) {
 	at := 0
-	t.active = make([]activeExpert, len(items))
-	for i, item := range items {
-		t.active[i] = activeExpert{item.Record, at, at + item.Rows}
+	t.sorted = t.sorted[:0]
+	for _, item := range items {
+		t.sorted = append(t.sorted, activeExpert{item.Record, at, at + item.Rows})
 		t.counts[item.Expert] = at
 		at += item.Rows
 	}
@@ -154,43 +155,46 @@ func (o *outputs) grow(n int) (err error) {
 
 // groups takes the records as they arrive, some at a time.
 func (t *expertRun) groups(sweep ops.Sweep, items []ops.Item, out *rows) error {
-	all := t.active
 	for from := 0; from < len(items); from += storedGroup {
 		to := min(from+storedGroup, len(items))
 		if err := sweep.Wait(to - 1); err != nil {
 			return err
 		}
 		for i := from; i < to; i++ {
-			t.check(&all[i].Expert)
+			t.check(&t.sorted[i].Expert)
 		}
-		for _, t.active = range tiles(all[from:to]) {
-			t.inner()
-			t.project(out)
-		}
+		t.parts(t.sorted[from:to], out)
 		sweep.Done(to - 1)
 	}
 	return nil
 }
 
-// tiles cuts a group of experts into parts of at most storedPairs pairs.
-func tiles(group []activeExpert) [][]activeExpert {
-	var all [][]activeExpert
-	var tile []activeExpert
+// parts computes a group of experts, at most storedPairs pairs at a time.
+func (t *expertRun) parts(group []activeExpert, out *rows) {
+	t.active = t.active[:0]
 	room := storedPairs
 	for _, e := range group {
 		for e.from < e.to {
 			n := min(room, e.to-e.from)
-			tile = append(tile, activeExpert{e.Expert, e.from, e.from + n})
+			t.active = append(t.active, activeExpert{e.Expert, e.from, e.from + n})
 			e.from += n
 			if room -= n; room == 0 {
-				all, tile, room = append(all, tile), nil, storedPairs
+				t.part(out)
+				room = storedPairs
 			}
 		}
 	}
-	if len(tile) > 0 {
-		all = append(all, tile)
+	t.part(out)
+}
+
+// part computes the experts in flight, if there are any.
+func (t *expertRun) part(out *rows) {
+	if len(t.active) == 0 {
+		return
 	}
-	return all
+	t.inner()
+	t.project(out)
+	t.active = t.active[:0]
 }
 
 // project computes the outputs of the pairs in flight; an item of work is some columns of one expert.
