@@ -773,6 +773,18 @@ func strip512x8x2(c *float32, ldc int, x *float32, panel *float32, n int, first 
 //go:noescape
 func strip512x8x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
 
+// strip512x6x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 6 and j < 32.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x6x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x6x1 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 6 and j < 16.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x6x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
 // strip512x4x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 32.
 // c starts at zero if first. It needs AVX-512F.
 //
@@ -784,6 +796,18 @@ func strip512x4x2(c *float32, ldc int, x *float32, panel *float32, n int, first 
 //
 //go:noescape
 func strip512x4x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x2x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x2x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip512x2x1 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// c starts at zero if first. It needs AVX-512F.
+//
+//go:noescape
+func strip512x2x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
 
 // pack256x8 sets dst[8*i+r] to element i of row r for r < 8 and i < n, n a multiple of 4. It needs AVX.
 //

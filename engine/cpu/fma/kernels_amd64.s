@@ -15746,6 +15746,175 @@ done:
 	VZEROUPPER
 	RET
 
+// func strip512x6x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·strip512x6x2(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	LEAQ       (CX)(CX*2), DX
+	LEAQ       (AX)(CX*4), BX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	PREFETCHT0 (AX)(CX*1)
+	PREFETCHT0 64(AX)(CX*1)
+	PREFETCHT0 (AX)(CX*2)
+	PREFETCHT0 64(AX)(CX*2)
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 64(AX)(DX*1)
+	PREFETCHT0 (BX)
+	PREFETCHT0 64(BX)
+	PREFETCHT0 (BX)(CX*1)
+	PREFETCHT0 64(BX)(CX*1)
+	MOVQ       x+16(FP), SI
+	MOVQ       panel+24(FP), DI
+	MOVQ       n+32(FP), R8
+	MOVB       first+40(FP), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	VPXORD     Z6, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	VPXORD     Z8, Z8, Z8
+	VPXORD     Z9, Z9, Z9
+	VPXORD     Z10, Z10, Z10
+	VPXORD     Z11, Z11, Z11
+	TESTB      R9, R9
+	JNZ        loop
+	MOVQ       c+0(FP), R9
+	MOVQ       ldc+8(FP), R10
+	SHLQ       $0x02, R10
+	LEAQ       (R10)(R10*2), R11
+	LEAQ       (R9)(R10*4), R12
+	VMOVUPS    (R9), Z0
+	VMOVUPS    64(R9), Z1
+	VMOVUPS    (R9)(R10*1), Z2
+	VMOVUPS    64(R9)(R10*1), Z3
+	VMOVUPS    (R9)(R10*2), Z4
+	VMOVUPS    64(R9)(R10*2), Z5
+	VMOVUPS    (R9)(R11*1), Z6
+	VMOVUPS    64(R9)(R11*1), Z7
+	VMOVUPS    (R12), Z8
+	VMOVUPS    64(R12), Z9
+	VMOVUPS    (R12)(R10*1), Z10
+	VMOVUPS    64(R12)(R10*1), Z11
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	VMOVUPS      (DI), Z12
+	VMOVUPS      64(DI), Z13
+	VBROADCASTSS (SI), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(SI), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(SI), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(SI), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(SI), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(SI), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x20, SI
+	DECQ         R8
+	JMP          loop
+
+done:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VMOVUPS Z4, (AX)(CX*2)
+	VMOVUPS Z5, 64(AX)(CX*2)
+	VMOVUPS Z6, (AX)(DX*1)
+	VMOVUPS Z7, 64(AX)(DX*1)
+	VMOVUPS Z8, (BX)
+	VMOVUPS Z9, 64(BX)
+	VMOVUPS Z10, (BX)(CX*1)
+	VMOVUPS Z11, 64(BX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func strip512x6x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·strip512x6x1(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	LEAQ       (CX)(CX*2), DX
+	LEAQ       (AX)(CX*4), BX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(CX*1)
+	PREFETCHT0 (AX)(CX*2)
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (BX)
+	PREFETCHT0 (BX)(CX*1)
+	MOVQ       x+16(FP), SI
+	MOVQ       panel+24(FP), DI
+	MOVQ       n+32(FP), R8
+	MOVB       first+40(FP), R9
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	TESTB      R9, R9
+	JNZ        loop
+	MOVQ       c+0(FP), R9
+	MOVQ       ldc+8(FP), R10
+	SHLQ       $0x02, R10
+	LEAQ       (R10)(R10*2), R11
+	LEAQ       (R9)(R10*4), R12
+	VMOVUPS    (R9), Z0
+	VMOVUPS    (R9)(R10*1), Z1
+	VMOVUPS    (R9)(R10*2), Z2
+	VMOVUPS    (R9)(R11*1), Z3
+	VMOVUPS    (R12), Z4
+	VMOVUPS    (R12)(R10*1), Z5
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	VMOVUPS      (DI), Z6
+	VBROADCASTSS (SI), Z7
+	VFMADD231PS  Z6, Z7, Z0
+	VBROADCASTSS 4(SI), Z7
+	VFMADD231PS  Z6, Z7, Z1
+	VBROADCASTSS 8(SI), Z7
+	VFMADD231PS  Z6, Z7, Z2
+	VBROADCASTSS 12(SI), Z7
+	VFMADD231PS  Z6, Z7, Z3
+	VBROADCASTSS 16(SI), Z7
+	VFMADD231PS  Z6, Z7, Z4
+	VBROADCASTSS 20(SI), Z7
+	VFMADD231PS  Z6, Z7, Z5
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x20, SI
+	DECQ         R8
+	JMP          loop
+
+done:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
+	VMOVUPS Z2, (AX)(CX*2)
+	VMOVUPS Z3, (AX)(DX*1)
+	VMOVUPS Z4, (BX)
+	VMOVUPS Z5, (BX)(CX*1)
+	VZEROUPPER
+	RET
+
 // func strip512x4x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·strip512x4x2(SB), NOSPLIT, $0-41
@@ -15874,6 +16043,99 @@ done:
 	VMOVUPS Z1, (AX)(CX*1)
 	VMOVUPS Z2, (AX)(CX*2)
 	VMOVUPS Z3, (AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func strip512x2x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·strip512x2x2(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
+	PREFETCHT0 (AX)(CX*1)
+	PREFETCHT0 64(AX)(CX*1)
+	MOVQ       x+16(FP), DX
+	MOVQ       panel+24(FP), BX
+	MOVQ       n+32(FP), SI
+	MOVB       first+40(FP), DI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	VPXORD     Z2, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	TESTB      DI, DI
+	JNZ        loop
+	MOVQ       c+0(FP), DI
+	MOVQ       ldc+8(FP), R8
+	SHLQ       $0x02, R8
+	VMOVUPS    (DI), Z0
+	VMOVUPS    64(DI), Z1
+	VMOVUPS    (DI)(R8*1), Z2
+	VMOVUPS    64(DI)(R8*1), Z3
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	VMOVUPS      (BX), Z4
+	VMOVUPS      64(BX), Z5
+	VBROADCASTSS (DX), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(DX), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          loop
+
+done:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, (AX)(CX*1)
+	VMOVUPS Z3, 64(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func strip512x2x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·strip512x2x1(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(CX*1)
+	MOVQ       x+16(FP), DX
+	MOVQ       panel+24(FP), BX
+	MOVQ       n+32(FP), SI
+	MOVB       first+40(FP), DI
+	VPXORD     Z0, Z0, Z0
+	VPXORD     Z1, Z1, Z1
+	TESTB      DI, DI
+	JNZ        loop
+	MOVQ       c+0(FP), DI
+	MOVQ       ldc+8(FP), R8
+	SHLQ       $0x02, R8
+	VMOVUPS    (DI), Z0
+	VMOVUPS    (DI)(R8*1), Z1
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	VMOVUPS      (BX), Z2
+	VBROADCASTSS (DX), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VBROADCASTSS 4(DX), Z3
+	VFMADD231PS  Z2, Z3, Z1
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          loop
+
+done:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, (AX)(CX*1)
 	VZEROUPPER
 	RET
 

@@ -1,18 +1,24 @@
 package fma
 
-// stripDots is the product of a strip of x with a panel. A strip of some rows is computed with the rows that stand in
-// for those that are missing, so c has room for 4 or 8.
+// stripDots is the product of a strip of x with a panel. A strip of some rows is computed with a row that stands in for
+// one that is missing, so c has room for an even number.
 func (s Set) stripDots(c Rows, x, panel []float32, t Tile) {
-	f := strip512x8x2
+	stripKernels(t.Rows)[t.Columns/Lanes](&c.Data[0], c.Step, &x[0], &panel[0], t.Inputs, t.First)
+}
+
+type stripKernel = func(c *float32, ldc int, x, panel *float32, n int, first bool)
+
+// stripKernels are those for 16 and 32 columns.
+func stripKernels(rows int) [2]stripKernel {
 	switch {
-	case t.Rows <= 4 && t.Columns == half:
-		f = strip512x4x1
-	case t.Rows <= 4:
-		f = strip512x4x2
-	case t.Columns == half:
-		f = strip512x8x1
+	case rows <= 2:
+		return [2]stripKernel{strip512x2x1, strip512x2x2}
+	case rows <= 4:
+		return [2]stripKernel{strip512x4x1, strip512x4x2}
+	case rows <= 6:
+		return [2]stripKernel{strip512x6x1, strip512x6x2}
 	}
-	f(&c.Data[0], c.Step, &x[0], &panel[0], t.Inputs, t.First)
+	return [2]stripKernel{strip512x8x1, strip512x8x2}
 }
 
 // packStrip sets dst[8*i+r] to element i of row r for i < n.

@@ -45,8 +45,9 @@ func main() {
 	gatherPairs()
 	near()
 	widenRows()
-	for _, shape := range [][2]int{{8, 2}, {8, 1}, {4, 2}, {4, 1}} {
-		strip(shape[0], shape[1])
+	for _, rows := range []int{8, 6, 4, 2} {
+		strip(rows, 2)
+		strip(rows, 1)
 	}
 	pack()
 	Generate()
