@@ -22,7 +22,7 @@ func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 	}
 	most := tileRows{whole: max(1, tilePairs/group), selecting: sharedRows}
 	if a.canList(b.chains) {
-		most.selecting = b.listedRows(a.o.n, a.AttentionDims)
+		most.selecting = b.rowsListed(a.o.n, ratio*len(index.Blocks(a.o.n-1)), pos+a.o.n, a.AttentionDims)
 	}
 	tiles := attentionTiles(index, a.o.n, pos, ratio, most)
 	b.parallel(len(tiles)*a.Hkv, 1, func(s *scratch, from, to int) {

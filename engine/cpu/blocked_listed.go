@@ -7,9 +7,13 @@ import (
 
 const (
 	// listedPairs is up to how many pairs of a row and a query head, of rows that see selections, go through the context
-	// together where keys and values are read where they stand. At a large position each row sees other tokens: the more rows
-	// there are, the less often a token is brought from memory, and their scores are soon used up.
-	listedPairs = 512
+	// together where keys and values are read where they stand: their scores are held.
+	listedPairs = 1024
+	// listedRows is how many rows that are at least, and listedSpread how many for every time that the context is as long as
+	// what a row sees: at a large position each row sees other tokens, and the more rows there are, the less often a token is
+	// brought from memory.
+	listedRows   = 16
+	listedSpread = 8
 	// listedTokens is how far they go at a time: what one row brings near, the others find there.
 	listedTokens = 512
 	// listedUnit is of how many tokens a row takes multiples, as long as it has more to come: the kernels compute that many
@@ -17,9 +21,10 @@ const (
 	listedUnit = fma.Lanes
 )
 
-// listedRows is how many of n rows that see selections attend together: there is an item for every worker, and some more.
-func (b *Backend) listedRows(n int, d ops.AttentionDims) int {
-	most := max(1, listedPairs/(d.Hq/d.Hkv))
+// rowsListed is how many of n rows that see `seen` of all tokens attend together: there is an item for
+// every worker, and some more.
+func (b *Backend) rowsListed(n, seen, all int, d ops.AttentionDims) int {
+	most := min(listedPairs/(d.Hq/d.Hkv), max(listedRows, listedSpread*all/max(1, seen)))
 	return max(1, min(most, n*d.Hkv/(listedItems*b.workers)))
 }
 
