@@ -36,12 +36,16 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	}
 	p := b.pieces()
 	defer b.cuts.Put(p)
+	outputs := 0
+	for _, w := range ws {
+		outputs += w.Out
+	}
 	for i, y := range ys {
 		if w := ws[i]; x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out {
 			fit(false, "LinearAll "+w.Name, y, x)
 		}
 		shapes().FitMatrix("LinearAll", ws[i])
-		p.cut(all(y), ws[i], fma.FewOutputs)
+		p.cut(all(y), ws[i], b.share(outputs))
 	}
 	b.runPieces(p, all(x))
 }
@@ -72,6 +76,16 @@ func (b *Backend) pieces() *pieces {
 	clear(p.list)
 	p.list = p.list[:0]
 	return p
+}
+
+// share is how many of so many outputs a piece takes: as many as are computed side by side. In the class AMX every piece splits
+// the rows of x again, so it takes more, yet few enough for some pieces for every worker.
+func (b *Backend) share(outputs int) int {
+	if b.class != AMX {
+		return fma.FewOutputs
+	}
+	each := (outputs/(4*b.workers) + fma.FewOutputs - 1) / fma.FewOutputs * fma.FewOutputs
+	return min(max(each, fma.FewOutputs), blockedOutputs)
 }
 
 // cut adds a product in pieces of `each` outputs.

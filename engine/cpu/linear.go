@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"lector/engine/cpu/fma"
-	"lector/engine/ops"
-)
+import "lector/engine/ops"
 
 // rows names n rows of a matrix, straight or through a list.
 type rows struct {
@@ -52,7 +49,7 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	in, out := all(x), all(y)
 	if b.TakesFew(x.Rows) {
 		p := b.pieces()
-		p.cut(out, &w, fma.FewOutputs)
+		p.cut(out, &w, b.share(w.Out))
 		b.runPieces(p, in)
 		b.cuts.Put(p)
 		return
