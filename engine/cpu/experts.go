@@ -102,10 +102,11 @@ func (p *expertMemories) get() *expertMemory {
 	return &expertMemory{}
 }
 
-// put forgets the records, which are not ours.
+// put forgets the records, which are not ours, so that the next call begins with none.
 func (p *expertMemories) put(m *expertMemory) {
 	clear(m.active[:cap(m.active)])
 	clear(m.sorted[:cap(m.sorted)])
+	m.active, m.sorted = m.active[:0], m.sorted[:0]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, m)
