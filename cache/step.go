@@ -103,7 +103,7 @@ func (a StepArgs) node() (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	if len(layout) == 1 && layout[0].equal(idsAlone()) {
+	if layout.tokensOnly() {
 		return Node{}, fmt.Errorf("its state holds token ids alone: those are stored without nodes") // which speak for every document
 	}
 	tokens := tokenBytes(a.Tokens)
@@ -153,7 +153,7 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			blobs[i] = Blob{b.sum(), b.size}
+			blobs[i] = Blob{b.sum(nil), b.size}
 			b.digest = &blobs[i].Digest
 			name := s.blobName(blobs[i].Digest)
 			if i >= first {

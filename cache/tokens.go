@@ -13,7 +13,9 @@ const maxDocumentTokens = maxDocumentBytes / 4
 
 // TokensOnly says that a manifest holds the token ids and no state: whoever goes on from it reads them again. Its layout has
 // the tokens region alone. It is a pure function of the identity and the ids, like a key, whoever made it.
-func (m Manifest) TokensOnly() bool { return len(m.Layout) == 1 && m.Layout[0].equal(idsAlone()) }
+func (m Manifest) TokensOnly() bool { return m.Layout.tokensOnly() }
+
+func (l Layout) tokensOnly() bool { return len(l) == 1 && l[0].equal(idsAlone()) }
 
 func idsAlone() Spec { return Spec{Name: TokensRegion, DType: "i32", Shape: []int{}, Kind: Rows} }
 

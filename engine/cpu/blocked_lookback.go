@@ -88,7 +88,7 @@ func (l *lookback) run() {
 	n := l.rows.to - l.rows.from
 	l.pairs, l.stride = n*l.group, (l.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
 	all := l.pairs * l.Hkv
-	scores, sums := floats(&l.scores, all*l.stride), floats64(&l.sums, all)
+	scores, sums := floats(&l.scores, all*l.stride), sized(&l.sums, all)
 	l.q = floats(&l.q, all*l.Hd)
 	for i := range all {
 		kv, p := i/l.pairs, i%l.pairs

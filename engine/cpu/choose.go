@@ -45,11 +45,7 @@ func (b *chooser) narrow(scores []float32, k int) bool {
 	}
 	share := k / sampleStep
 	bound, _ := b.rank(b.sample, share+3*int(math.Sqrt(float64(share))))
-	near := floats(&b.near, len(scores))
-	if cap(b.at) < len(scores) {
-		b.at = make([]int32, len(scores))
-	}
-	at, n := b.at[:len(scores)], 0
+	near, at, n := floats(&b.near, len(scores)), sized(&b.at, len(scores)), 0
 	for i, v := range scores {
 		if math.Float32bits(v) >= bound {
 			near[n], at[n] = v, int32(i)

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"sync"
-
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -85,18 +83,11 @@ type expertMemory struct {
 	inside []float32      // [pairs in flight, Inner], the activations
 }
 
-// expertMemories keeps what no call works in, also over collections: a chunk would make it again.
-type expertMemories struct {
-	mu   sync.Mutex
-	free []*expertMemory
-}
+// expertMemories keeps what no call works in.
+type expertMemories struct{ spares[expertMemory] }
 
 func (p *expertMemories) get() *expertMemory {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		m := p.free[n-1]
-		p.free = p.free[:n-1]
+	if m := p.spares.get(); m != nil {
 		return m
 	}
 	return &expertMemory{}
@@ -107,9 +98,7 @@ func (p *expertMemories) put(m *expertMemory) {
 	clear(m.active[:cap(m.active)])
 	clear(m.sorted[:cap(m.sorted)])
 	m.active, m.sorted = m.active[:0], m.sorted[:0]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free = append(p.free, m)
+	p.spares.put(m)
 }
 
 // cleared is n zeros, in the memory of list where it has room.
@@ -131,22 +120,29 @@ type activeExpert struct {
 // group lists the pairs of the tile by expert, and counts what is read for the first time.
 func (t *expertRun) group() {
 	t.count()
-	t.active = t.active[:0]
-	at := 0
-	for e, n := range t.counts {
-		if n == 0 {
-			continue
-		}
+	t.list(func(e int) ops.Expert {
 		record := t.experts.At(e)
-		t.check(&record)
-		t.active = append(t.active, activeExpert{record, at, at + n})
-		t.counts[e] = at
-		at += n
 		if !t.seen[e] {
 			t.seen[e] = true
 			t.usage.Records++
 			t.usage.Bytes += int64(record.Bytes())
 		}
+		return record
+	})
+}
+
+// list lists the counted pairs by expert, whose records at says.
+func (t *expertRun) list(at func(e int) ops.Expert) {
+	t.active = t.active[:0]
+	first := 0
+	for e, n := range t.counts {
+		if n == 0 {
+			continue
+		}
+		t.active = append(t.active, activeExpert{at(e), first, first + n})
+		t.check(&t.active[len(t.active)-1].Expert)
+		t.counts[e] = first
+		first += n
 	}
 	t.place()
 }

@@ -23,42 +23,49 @@ type scratch struct {
 	end     int // of the items that this goroutine is likely to come to, one after another
 }
 
-// scratches keeps what no goroutine works in. Go's own pool would drop it at every collection, and a chunk would make it
-// again; there are never more than goroutines that worked at one time.
-type scratches struct {
+// spares keeps what is in nobody's use. Go's own pool would drop it at every collection, and a chunk would make it again;
+// there are never more than were in use at one time.
+type spares[T any] struct {
 	mu   sync.Mutex
-	free []*scratch
+	free []*T
 }
 
-func (p *scratches) get(b *Backend) *scratch {
+// get is one of them, nil where there is none.
+func (p *spares[T]) get() *T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 {
-		s := p.free[n-1]
-		p.free = p.free[:n-1]
+	n := len(p.free)
+	if n == 0 {
+		return nil
+	}
+	v := p.free[n-1]
+	p.free = p.free[:n-1]
+	return v
+}
+
+func (p *spares[T]) put(v *T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, v)
+}
+
+// scratches keeps what no goroutine works in.
+type scratches struct{ spares[scratch] }
+
+func (p *scratches) get(b *Backend) *scratch {
+	if s := p.spares.get(); s != nil {
 		return s
 	}
 	return b.newScratch()
 }
 
-func (p *scratches) put(s *scratch) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free = append(p.free, s)
-}
-
 // floats resizes *p to n floats of unknown content.
-func floats(p *[]float32, n int) []float32 {
-	if cap(*p) < n {
-		*p = make([]float32, n)
-	}
-	return (*p)[:n]
-}
+func floats(p *[]float32, n int) []float32 { return sized(p, n) }
 
-// floats64 is floats for float64.
-func floats64(p *[]float64, n int) []float64 {
+// sized resizes *p to n elements of unknown content.
+func sized[T any](p *[]T, n int) []T {
 	if cap(*p) < n {
-		*p = make([]float64, n)
+		*p = make([]T, n)
 	}
 	return (*p)[:n]
 }

@@ -59,17 +59,7 @@ func (t *expertRun) resident(y, x ops.Tensor) bool {
 	if len(list) == 0 {
 		return false
 	}
-	at := 0
-	for e, n := range t.counts {
-		if n == 0 {
-			continue
-		}
-		t.check(&list[e])
-		t.active = append(t.active, activeExpert{list[e], at, at + n})
-		t.counts[e] = at
-		at += n
-	}
-	t.place()
+	t.list(func(e int) ops.Expert { return list[e] })
 	t.inner()
 	t.outer()
 	return true
