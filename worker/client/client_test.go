@@ -244,7 +244,8 @@ func TestStreamOutlivesTheWorker(t *testing.T) {
 			return nil
 		}
 		order := queue.ResumeOrder{Handle: from.HandleDigest, MaxTokens: 15, Branches: 2, Drafts: 1, Sampling: queue.Sampling{Temperature: 3}}
-		s, err := r.Resume(t.Context(), order, worker.ResumeOptions{})
+		long := uint64(1) // both texts of this seed are long enough to be interrupted twice
+		s, err := r.Resume(t.Context(), order, worker.ResumeOptions{Seed: &long})
 		if err != nil {
 			t.Fatal(err)
 		}
