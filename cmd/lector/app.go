@@ -33,6 +33,7 @@ type app struct {
 	sync     string        // what a folder store waits for: syncDisk or syncNone
 	ackWait  time.Duration // of the queue; 0: the usual
 	serves   []queue.Kind  // kinds of jobs that this command takes for others
+	visits   bool          // this command only looks or submits: what an earlier owner left is for those that work
 	trust    trust
 	nats     natsFlags
 	log      logFlags

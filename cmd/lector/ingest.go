@@ -64,7 +64,7 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 	if err != nil {
 		return err
 	}
-	defer func() { s.linger(ctx); s.closeNoted() }()
+	defer func() { s.app.leave(ctx, s.server); s.closeNoted() }()
 	tokens, err := documentTokens(s.model, text, name, f.ids)
 	if err != nil {
 		return err

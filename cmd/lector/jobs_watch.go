@@ -104,7 +104,7 @@ func (a *app) whereWorked(ctx context.Context, name string, f func(*jetstream.Qu
 	for said := false; ; {
 		alone := false
 		err := a.withJob(ctx, name, func(q *jetstream.Queue, s queue.Status) error {
-			if alone = q.Embedded() && !s.State.Final(); alone {
+			if alone = (q.Embedded() || q.Passing()) && !s.State.Final(); alone {
 				return nil
 			}
 			return f(q, s)

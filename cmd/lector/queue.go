@@ -97,7 +97,7 @@ func (a *app) openQueueOnly(ctx context.Context, cfg jetstream.Config) (*jetstre
 	if server == nil {
 		return q, closers{q}, nil
 	}
-	return q, closers{q, server}, nil
+	return q, closers{q, leaving{server, func() { a.leave(ctx, server) }}}, nil
 }
 
 func closeNoted(a *app, c closers) {

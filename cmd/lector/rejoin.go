@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"lector/cmd/lector/monitor"
 	"lector/queue"
@@ -35,6 +36,45 @@ func (s *session) serve(ctx context.Context, w *worker.Worker, slots worker.Slot
 	}
 }
 
+// The times of an owner that is about to leave its data folder: how often it looks whether others still use the queue, for how
+// long it says nothing of that, and how long those have that came while it left.
+const (
+	leavePoll  = 20 * time.Millisecond
+	leaveQuiet = 2 * time.Second
+	leaveLate  = 5 * time.Second
+)
+
+// leave keeps serving the queue of a data folder while commands use it that cannot go on without, many of which may have been
+// started at once; an interrupt ends that. server is nil where this process is not the owner.
+func (a *app) leave(ctx context.Context, server *jetstream.Server) {
+	if server == nil {
+		return
+	}
+	for began, said := time.Now(), false; server.Clients() > 0 && ctx.Err() == nil; time.Sleep(leavePoll) {
+		if !said && time.Since(began) > leaveQuiet {
+			said = true
+			a.note("another lector still uses this data folder; serving its queue until it is done (Ctrl-C ends that)")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveLate)
+	defer cancel()
+	if err := server.Retire(ctx); err != nil {
+		a.note("lector: %s", oneLine(err))
+	}
+}
+
+// leaving is a server that is left before it is closed.
+type leaving struct {
+	*jetstream.Server
+	leave func()
+}
+
+// Close implements io.Closer.
+func (l leaving) Close() error {
+	l.leave()
+	return l.Server.Close()
+}
+
 // rejoin opens the queue again after its server has gone.
 func (s *session) rejoin(ctx context.Context) error {
 	_ = s.queue.Close() // its connection is gone
@@ -48,7 +88,7 @@ func (s *session) rejoin(ctx context.Context) error {
 
 // queueConfig is how this session opens its queue.
 func (s *session) queueConfig() jetstream.Config {
-	return jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.serves, AckWait: s.app.ackWait}
+	return jetstream.Config{Model: s.identity.Model.String(), Log: s.queueLog, Service: s.app.serves, Visit: s.app.visits, AckWait: s.app.ackWait}
 }
 
 // join makes a queue the session's.

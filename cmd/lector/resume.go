@@ -184,7 +184,7 @@ func (a *app) resumeHere(ctx context.Context, name string, f resumeFlags) error 
 	if err != nil {
 		return err
 	}
-	defer func() { s.linger(ctx); s.closeNoted() }()
+	defer func() { s.app.leave(ctx, s.server); s.closeNoted() }()
 	digest, m, err := a.resumable(ctx, s.space, name)
 	if err != nil {
 		return err

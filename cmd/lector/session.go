@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -126,9 +125,6 @@ func (s *session) queueLog(level jetstream.Level, text string) {
 	}
 }
 
-// lingerPoll is how often an owner looks whether others still use its queue.
-const lingerPoll = 200 * time.Millisecond
-
 // Close waits for other processes that use this one's queue, then closes everything.
 func (s *session) Close() error {
 	var errs []error
@@ -149,17 +145,6 @@ func (s *session) Close() error {
 		errs = append(errs, s.store.Close())
 	}
 	return errors.Join(append(errs, s.model.Close(), s.closeTracer(), s.watched.Close())...)
-}
-
-// linger keeps serving the queue while other commands use it; an interrupt ends that.
-func (s *session) linger(ctx context.Context) {
-	if s.server == nil || s.server.Clients() == 0 {
-		return
-	}
-	s.app.note("another lector still uses this data folder; serving its queue until it is done (Ctrl-C ends that)")
-	for s.server.Clients() > 0 && ctx.Err() == nil {
-		time.Sleep(lingerPoll)
-	}
 }
 
 // worker works on this session's queue. announce hears of every delivery.

@@ -95,7 +95,7 @@ func (a *app) openJobs(ctx context.Context) (func(context.Context) (gc.Open, err
 			return nil, closers(nil), nil
 		}
 	}
-	q, server, err := a.openQueue(ctx, jetstream.Config{})
+	q, closer, err := a.openQueueOnly(ctx, jetstream.Config{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,10 +106,7 @@ func (a *app) openJobs(ctx context.Context) (func(context.Context) (gc.Open, err
 		}
 		return needs(jobs)
 	}
-	if server == nil {
-		return open, closers{q}, nil
-	}
-	return open, closers{q, server}, nil
+	return open, closer, nil
 }
 
 // closers closes several things.

@@ -140,11 +140,12 @@ func (a *app) submitAll(ctx context.Context, args []string, f submitFlags) error
 	if err := f.complete(args); err != nil {
 		return badInput(err)
 	}
+	a.visits = true
 	s, err := a.openSession(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.closeNoted()
+	defer func() { a.leave(ctx, s.server); s.closeNoted() }()
 	sub := &submission{session: s, flags: f, queue: s.joined}
 	if sub.rate, err = sub.lastRate(ctx); err != nil {
 		return err

@@ -19,7 +19,7 @@ type Queue struct {
 	cfg   Config
 	nc    *nats.Conn
 	own   bool    // the connection is ours to close
-	owner address // of the data folder, where that is another process that serves others
+	owner address // of the data folder, where that is another process
 	js    jetstream.JetStream
 
 	jobs, leases    jetstream.KeyValue

@@ -23,8 +23,12 @@ import (
 // addressFile is where the owner of a data folder says how to reach its server. Only its user can read it.
 const addressFile = "nats.json"
 
-// ownName is the name of the connections that Server.Queue makes; Clients does not count them.
-const ownName = "lector owner"
+// The names of connections that Clients does not count: those that Server.Queue makes, and those of processes that take
+// jobs for others, which take the folder over when its owner ends.
+const (
+	ownName    = "lector owner"
+	workerName = "lector worker"
+)
 
 // startTimeout bounds the start of the server, recovery of a large store included.
 const startTimeout = 30 * time.Second
@@ -52,6 +56,7 @@ type address struct {
 
 	Model   string       `json:"model,omitempty"`   // whose jobs the owner takes for others
 	Service []queue.Kind `json:"service,omitempty"` // their kinds
+	Visit   bool         `json:"visit,omitempty"`   // the owner only looks or submits, and ends soon
 }
 
 // Embedded starts the server of cfg.Dir and makes this process its owner; a *LockedError when there is another. Every write
@@ -239,7 +244,7 @@ func (s *Server) QueueFor(ctx context.Context, model string) (*Queue, error) {
 	return q, nil
 }
 
-// Clients returns how many connections there are beside those of Queue: other commands on this folder. The count
+// Clients returns how many connections there are of other commands on this folder that cannot go on without this server. The count
 // of a connection that just closed may be late.
 func (s *Server) Clients() int {
 	s.mu.Lock()
@@ -253,12 +258,27 @@ func (s *Server) Clients() int {
 	}
 	n := 0
 	for _, c := range conns.Conns {
-		if c.Name != ownName {
+		if c.Name != ownName && c.Name != workerName {
 			n++
 		}
 	}
 	return n
 }
+
+// Retire is for an owner that is about to close: nobody finds the server any more, and those that had found it are waited
+// for until ctx ends.
+func (s *Server) Retire(ctx context.Context) error {
+	if err := s.removeAddress(); err != nil {
+		return err
+	}
+	for s.Clients() > 0 && ctx.Err() == nil {
+		time.Sleep(clientsPoll)
+	}
+	return nil
+}
+
+// clientsPoll is how often Retire looks whether the clients have gone.
+const clientsPoll = 2 * time.Millisecond
 
 // Close closes the queues, stops the server and gives the folder up. Closing twice is harmless.
 func (s *Server) Close() error {
@@ -275,10 +295,7 @@ func (s *Server) Close() error {
 		_ = q.Close() // never fails
 	}
 	// First: who reads the address from now on shall not connect to what is about to go.
-	err := os.Remove(filepath.Join(s.cfg.Dir, addressFile))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
+	err := s.removeAddress()
 	if s.srv != nil {
 		s.srv.Shutdown()
 		s.srv.WaitForShutdown()
@@ -292,9 +309,18 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// removeAddress leaves nothing to find the server by.
+func (s *Server) removeAddress() error {
+	err := os.Remove(filepath.Join(s.cfg.Dir, addressFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove address of queue server: %w", err)
+	}
+	return nil
+}
+
 // writeAddress replaces the address file whole, so that a reader sees no half of it.
 func (s *Server) writeAddress() error {
-	b, err := json.Marshal(address{URL: s.srv.ClientURL(), Token: s.token, PID: os.Getpid(), Model: s.cfg.Model, Service: s.cfg.Service})
+	b, err := json.Marshal(address{URL: s.srv.ClientURL(), Token: s.token, PID: os.Getpid(), Model: s.cfg.Model, Service: s.cfg.Service, Visit: s.cfg.Visit})
 	if err != nil {
 		return fmt.Errorf("encode address of queue server: %w", err)
 	}
@@ -323,33 +349,54 @@ func Connect(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	name := filepath.Join(cfg.Dir, addressFile)
-	b, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("connect to queue of %s: %w", cfg.Dir, ErrNoServer)
-	}
+	a, err := readAddress(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("connect to queue of %s: %w", cfg.Dir, err)
 	}
-	var a address
-	if err := json.Unmarshal(b, &a); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", name, err)
+	options := []nats.Option{nats.Token(a.Token), nats.NoReconnect()}
+	if len(cfg.Service) > 0 {
+		options = append(options, nats.Name(workerName))
 	}
-	nc, err := dial(cfg, a.URL, nats.Token(a.Token), nats.NoReconnect())
+	nc, err := dial(cfg, a.URL, options...)
 	if err != nil { // a file left by a killed owner; whoever has its port now knows no such token
 		return nil, fmt.Errorf("connect to queue of %s: %w (%w)", cfg.Dir, ErrNoServer, err)
 	}
 	q, err := open(ctx, cfg, nc, true)
-	if err == nil && len(a.Service) > 0 {
-		q.owner = a
+	if err != nil {
+		if now, gone := readAddress(cfg.Dir); ctx.Err() == nil && (gone != nil || now.Token != a.Token || errors.Is(err, queue.ErrClosed)) {
+			err = fmt.Errorf("connect to queue of %s: %w (%w)", cfg.Dir, ErrNoServer, err) // it ended while we came
+		}
+		return nil, err
 	}
-	return q, err
+	q.owner = a
+	return q, nil
+}
+
+// readAddress says how to reach the owner of a data folder; ErrNoServer.
+func readAddress(dir string) (address, error) {
+	var a address
+	name := filepath.Join(dir, addressFile)
+	b, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return a, ErrNoServer
+	case err != nil:
+		return a, fmt.Errorf("read address of queue server: %w", err)
+	}
+	if err := json.Unmarshal(b, &a); err != nil {
+		return a, fmt.Errorf("decode %s: %w", name, err)
+	}
+	return a, nil
 }
 
 // Served says that the owner of the data folder, another process, takes jobs of this kind and model for others.
 func (q *Queue) Served(kind queue.Kind, model string) bool {
 	return q.owner.Model == model && slices.Contains(q.owner.Service, kind)
 }
+
+// Passing says that the owner of the data folder, another process, only looks or submits: it ends soon, and works on
+// nothing.
+func (q *Queue) Passing() bool { return q.owner.Visit }
 
 // Share makes this process the owner of cfg.Dir, or connects to the owner there is; the server is nil then. It waits
 // for an owner that is starting or stopping until the context ends.

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,6 +178,48 @@ func TestShare(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &locked) {
 		t.Fatalf("share a folder whose owner does not serve: %v", err)
 	}
+}
+
+// Commands that come and go at once, as xargs starts them, all do what they came for, whichever of them is the owner.
+func TestVisitors(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.Visit = true
+	var came sync.WaitGroup
+	for i := range 8 {
+		came.Go(func() {
+			for k := range 3 {
+				if err := visit(t.Context(), cfg, fmt.Sprintf("%d-%d", i, k)); err != nil {
+					t.Errorf("visitor %d: %v", i, err)
+				}
+			}
+		})
+	}
+	came.Wait()
+	cfg.Visit = false
+	_, q := serve(t, cfg)
+	n := 0
+	err := q.List(t.Context(), func(queue.Status) bool { n++; return true })
+	if err != nil || n != 24 {
+		t.Errorf("%d jobs of 24 are in the queue: %v", n, err)
+	}
+}
+
+// visit submits a job as a command does that then ends.
+func visit(ctx context.Context, cfg jetstream.Config, id string) (err error) {
+	q, owner, err := jetstream.Share(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if owner != nil {
+		defer func() { err = errors.Join(err, q.Close(), owner.Retire(ctx), owner.Close()) }()
+	} else {
+		defer q.Close()
+	}
+	if passing := owner == nil; q.Passing() != passing {
+		return fmt.Errorf("the owner, a visitor, is passing: %v, want %v", q.Passing(), passing)
+	}
+	_, err = q.Submit(ctx, job(id))
+	return err
 }
 
 // A copy of the store while it is in use is what a kill or a power loss leaves: every write that was confirmed is in it.
