@@ -32,6 +32,8 @@ type Carried struct {
 	Tokens int
 	Blobs  int   // of the snapshot
 	Bytes  int64 // of the snapshot
+
+	TokensOnly bool // it holds token ids and no state
 }
 
 // Copy carries the snapshot of a handle from one space to another. The handle gets the other tenant's name, and its
@@ -60,7 +62,7 @@ func Copy(ctx context.Context, from, to *cache.Space, handle cache.Digest) (Carr
 	if err == nil && d == handle {
 		err = carrySignatures(ctx, from, to, d)
 	}
-	return Carried{Handle: d, Tokens: m.Tokens, Blobs: report.Blobs, Bytes: report.Bytes}, err
+	return Carried{Handle: d, Tokens: m.Tokens, Blobs: report.Blobs, Bytes: report.Bytes, TokensOnly: m.TokensOnly()}, err
 }
 
 // maxSignature bounds what is carried of a signature; who verifies one says whether it is good.

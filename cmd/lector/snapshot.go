@@ -26,73 +26,6 @@ func newSnapshot(a *app) *cobra.Command {
 	return c
 }
 
-func newSnapshotLs(a *app) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "ls",
-		Short: "List the handles in the store",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return a.snapshotLs(c.Context(), asJSON) },
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a handle")
-	return c
-}
-
-// listed is a handle as ls prints it.
-type listed struct {
-	Handle  string     `json:"handle"`
-	Tokens  int        `json:"tokens"`
-	Model   string     `json:"model"`
-	Stored  time.Time  `json:"stored"`
-	Expires *time.Time `json:"expires,omitempty"`
-	Expired bool       `json:"expired"`
-}
-
-func (a *app) snapshotLs(ctx context.Context, asJSON bool) error {
-	store, space, err := a.openSpace(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	enc := json.NewEncoder(a.out)
-	n := 0
-	for h, err := range space.Handles(ctx) {
-		if err != nil {
-			return fmt.Errorf("list snapshots: %w", err)
-		}
-		l := listed{Handle: h.Name(), Tokens: h.Handle.Tokens, Model: h.Handle.Model.String(), Stored: h.Stored.UTC(), Expired: h.Handle.Valid(time.Now()) != nil}
-		if !h.Handle.Expires.IsZero() {
-			l.Expires = &h.Handle.Expires
-		}
-		n++
-		if asJSON {
-			if err := enc.Encode(l); err != nil {
-				return fmt.Errorf("list snapshots: %w", err)
-			}
-			continue
-		}
-		if n == 1 {
-			fmt.Fprintln(t, "HANDLE\tTOKENS\tMODEL\tSTORED\tEXPIRES")
-		}
-		fmt.Fprintf(t, "%s\t%d\t%.12s\t%s\t%s\n", l.Handle, l.Tokens, l.Model, l.Stored.Format(time.DateTime), expiry(l))
-	}
-	if n == 0 && !asJSON {
-		a.note("no snapshots: lector ingest makes one")
-	}
-	return t.Flush()
-}
-
-func expiry(l listed) string {
-	switch {
-	case l.Expires == nil:
-		return "never"
-	case l.Expired:
-		return l.Expires.UTC().Format(time.DateTime) + " (expired)"
-	}
-	return l.Expires.UTC().Format(time.DateTime)
-}
-
 func newSnapshotShow(a *app) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -119,6 +52,12 @@ func (a *app) find(ctx context.Context, space *cache.Space, name string) (s stor
 	return s, err
 }
 
+// describedState is what show prints as JSON.
+type describedState struct {
+	cache.Manifest
+	TokensOnly bool `json:"tokens_only"` // it holds token ids and no state
+}
+
 func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error {
 	store, space, err := a.openSpace(ctx)
 	if err != nil {
@@ -131,7 +70,7 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	}
 	handle, m := found.Handle, found.manifest
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(m)
+		return json.NewEncoder(a.out).Encode(describedState{m, m.TokensOnly()})
 	}
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "handle\t%s\n", found.Name())
@@ -197,7 +136,8 @@ func newSnapshotVerify(a *app) *cobra.Command {
 // verified is what verify prints as JSON.
 type verified struct {
 	cache.Report
-	Probed bool `json:"probed"`
+	TokensOnly bool `json:"tokens_only"` // there was no state to check
+	Probed     bool `json:"probed"`
 }
 
 func (a *app) snapshotVerify(ctx context.Context, name string, probe, asJSON bool) error {
@@ -221,7 +161,7 @@ func (a *app) snapshotVerify(ctx context.Context, name string, probe, asJSON boo
 		return fmt.Errorf("verify snapshot %s: %w", name, err)
 	}
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(verified{report, probe})
+		return json.NewEncoder(a.out).Encode(verified{report, found.manifest.TokensOnly(), probe})
 	}
 	said := ""
 	if found.manifest.TokensOnly() {

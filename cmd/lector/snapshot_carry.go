@@ -48,8 +48,16 @@ func (a *app) snapshotExport(ctx context.Context, name, path string) error {
 	if err != nil {
 		return fmt.Errorf("export %s to %s: %w", name, path, err)
 	}
-	a.note("%s: %d tokens, %s", path, found.manifest.Tokens, size(found.manifest.Bytes))
+	a.note("%s: %d tokens, %s%s", path, found.manifest.Tokens, size(found.manifest.Bytes), alone(found.manifest.TokensOnly()))
 	return nil
+}
+
+// alone says of a snapshot that it has no state.
+func alone(tokensOnly bool) string {
+	if tokensOnly {
+		return ", token ids alone: a resume reads them again"
+	}
+	return ""
 }
 
 // exportFile writes beside the name and renames, so that the name is never of half a file.
@@ -176,7 +184,7 @@ func (a *app) importOne(ctx context.Context, from, to *cache.Space, d cache.Dige
 	if err != nil {
 		return err
 	}
-	a.note("%d tokens, %s in %d blobs, all checked", c.Tokens, size(c.Bytes), c.Blobs)
+	a.note("%d tokens, %s in %d blobs, all checked%s", c.Tokens, size(c.Bytes), c.Blobs, alone(c.TokensOnly))
 	_, err = fmt.Fprintln(a.out, cache.HandleName(c.Handle))
 	return err
 }
