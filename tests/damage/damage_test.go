@@ -52,6 +52,10 @@ type world struct {
 	half   *cachetest.Document // stopped after its first cell, whose state is rolling
 	handle map[*cachetest.Document]cache.Digest
 	whole  map[*cachetest.Document]cache.Manifest
+
+	ids     map[*cachetest.Document]cache.Digest   // handles of token ids alone
+	idsOnly map[*cachetest.Document]cache.Manifest // their manifests
+
 	begun  []cache.Node // of half
 	states map[[2]int32][]cache.Region
 	key    sign.Secret
@@ -65,7 +69,8 @@ const (
 
 func newWorld(t *testing.T, f form) *world {
 	t.Helper()
-	w := &world{form: f, inner: cachetest.NewMemory(), handle: map[*cachetest.Document]cache.Digest{}, whole: map[*cachetest.Document]cache.Manifest{}, states: map[[2]int32][]cache.Region{}}
+	w := &world{form: f, inner: cachetest.NewMemory(), handle: map[*cachetest.Document]cache.Digest{}, whole: map[*cachetest.Document]cache.Manifest{}, states: map[[2]int32][]cache.Region{},
+		ids: map[*cachetest.Document]cache.Digest{}, idsOnly: map[*cachetest.Document]cache.Manifest{}}
 	store, err := f.open(t.Context(), w.inner)
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ func (m *memory) WriteAt(p []byte, off int64) (int, error) {
 	return copy(m.b[off:], p), nil
 }
 
-// exported is the file of a document's snapshot.
-func exported(t *testing.T, w *world, d *cachetest.Document) []byte {
+// exported is the file of a snapshot.
+func exported(t *testing.T, w *world, handle cache.Digest) []byte {
 	t.Helper()
 	var f memory
-	if _, err := archive.WriteFile(t.Context(), w.space, w.handle[d], &f); err != nil {
+	if _, err := archive.WriteFile(t.Context(), w.space, handle, &f); err != nil {
 		t.Fatal(err)
 	}
 	return f.b
@@ -52,8 +52,13 @@ func take(t *testing.T, b []byte) (cache.Digest, *cachetest.Memory, error) {
 // A damaged file is refused, and nothing of it is stored.
 func TestDamagedFile(t *testing.T) {
 	w := newWorld(t, form{name: "plain"})
-	whole, other := exported(t, w, w.one), exported(t, w, w.two)
-	if d, _, err := take(t, whole); err != nil || d != w.handle[w.one] {
+	t.Run("state", func(t *testing.T) { harmFile(t, w, w.handle) })
+	t.Run("ids", func(t *testing.T) { harmFile(t, w, w.ids) })
+}
+
+func harmFile(t *testing.T, w *world, handles map[*cachetest.Document]cache.Digest) {
+	whole, other := exported(t, w, handles[w.one]), exported(t, w, handles[w.two])
+	if d, _, err := take(t, whole); err != nil || d != handles[w.one] {
 		t.Fatalf("undamaged: %v, %v", d, err)
 	}
 	for _, d := range damages(len(whole)) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lector/cache"
@@ -29,20 +30,24 @@ type kind struct {
 	mayGo    bool // its absence is no damage
 }
 
-// kinds has a row for every folder that the packages of cache write to; TestEveryKindIsHere holds it against the sources.
+// kinds has a row for every folder that the packages of cache write to, named as the folder or, where objects of one folder
+// are of several forms, "folder of form"; TestEveryKindIsHere holds it against the sources.
 func kinds() map[string]kind {
 	return map[string]kind{
-		"blobs":      {object: blobOf(false), other: otherBlob, read: restore, names: named(blobOf(false))},
-		"rolling":    {object: rollingOf, other: otherRolling, read: restoreRolling, names: rollingNames},
-		"documents":  {object: documentOf(0), other: documentOf(1), read: readDocument, names: named(documentOf(0))},
-		"keep":       {object: keepOf(0), other: keepOf(1), read: keepAgain, names: named(keepOf(0)), harmless: true, mayGo: true},
-		"nodes":      {object: nodeOf(0), other: nodeOf(1), read: deepest, names: named(nodeOf(0)), mayGo: true},
-		"manifests":  {object: manifestOf(0), other: manifestOf(1), read: readManifest, names: named(manifestOf(0))},
-		"handles":    {object: handleOf(0), other: handleOf(1), read: readHandle, names: handleNames},
-		"results":    {object: resultOf("job-1"), other: resultOf("job-2"), read: readResult, names: named(resultOf("job-1"))},
-		"tags":       {object: tagOf("first"), other: tagOf("second"), read: findTag, names: func(*world) errorsName { return errorsName{"tag first", `"first"`} }},
-		"signatures": {object: signatureOf(0), other: signatureOf(1), read: verifySignature, names: handleNames},
-		"gc":         {object: marksOf, other: clockOf, read: collect, names: func(*world) errorsName { return errorsName{"marks"} }, harmless: true, mayGo: true},
+		"blobs":            {object: blobOf(false), other: otherBlob, read: restore, names: named(blobOf(false))},
+		"blobs of ids":     {object: idsBlobOf(0), other: idsBlobOf(1), read: readIDs, names: named(idsBlobOf(0))},
+		"manifests of ids": {object: idsManifestOf(0), other: idsManifestOf(1), read: readIDs, names: named(idsManifestOf(0))},
+		"handles of ids":   {object: idsHandleOf(0), other: idsHandleOf(1), read: readIDs, names: idsHandleNames},
+		"rolling":          {object: rollingOf, other: otherRolling, read: restoreRolling, names: rollingNames},
+		"documents":        {object: documentOf(0), other: documentOf(1), read: readDocument, names: named(documentOf(0))},
+		"keep":             {object: keepOf(0), other: keepOf(1), read: keepAgain, names: named(keepOf(0)), harmless: true, mayGo: true},
+		"nodes":            {object: nodeOf(0), other: nodeOf(1), read: deepest, names: named(nodeOf(0)), mayGo: true},
+		"manifests":        {object: manifestOf(0), other: manifestOf(1), read: readManifest, names: named(manifestOf(0))},
+		"handles":          {object: handleOf(0), other: handleOf(1), read: readHandle, names: handleNames},
+		"results":          {object: resultOf("job-1"), other: resultOf("job-2"), read: readResult, names: named(resultOf("job-1"))},
+		"tags":             {object: tagOf("first"), other: tagOf("second"), read: findTag, names: func(*world) errorsName { return errorsName{"tag first", `"first"`} }},
+		"signatures":       {object: signatureOf(0), other: signatureOf(1), read: verifySignature, names: handleNames},
+		"gc":               {object: marksOf, other: clockOf, read: collect, names: func(*world) errorsName { return errorsName{"marks"} }, harmless: true, mayGo: true},
 	}
 }
 
@@ -54,6 +59,9 @@ func (w *world) fill(ctx context.Context) error {
 	}
 	for i, d := range []*cachetest.Document{w.one, w.two} {
 		if w.handle[d], w.whole[d], err = d.Read(ctx); err != nil {
+			return err
+		}
+		if w.ids[d], w.idsOnly[d], err = w.putIDs(ctx, d); err != nil {
 			return err
 		}
 		_, err = w.space.PutDocument(ctx, d.Tokens)
@@ -136,13 +144,15 @@ func documentDigest(d *cachetest.Document) cache.Digest {
 }
 
 func manifestOf(i int) func(*world) string {
-	return func(w *world) string {
-		b, err := w.manifest(w.docs()[i]).Encode()
-		if err != nil {
-			panic(err) // it was encoded before
-		}
-		return name("manifests", cache.Sum(b).String())
+	return func(w *world) string { return nameOfManifest(w.manifest(w.docs()[i])) }
+}
+
+func nameOfManifest(m cache.Manifest) string {
+	b, err := m.Encode()
+	if err != nil {
+		panic(err) // it was encoded before
 	}
+	return name("manifests", cache.Sum(b).String())
 }
 
 func handleOf(i int) func(*world) string {
@@ -227,6 +237,35 @@ func restoreRolling(ctx context.Context, w *world) error {
 		return err
 	}
 	return same(ctx, w, m, "job-3", w.half.Tokens[:ends])
+}
+
+// putIDs stores a handle of token ids alone.
+func (w *world) putIDs(ctx context.Context, d *cachetest.Document) (handle cache.Digest, m cache.Manifest, err error) {
+	m, digest, err := w.space.PutTokens(ctx, d.Identity(), d.Tokens)
+	if err != nil {
+		return handle, m, err
+	}
+	handle, err = w.space.PutHandle(ctx, cache.Handle{
+		Version: cache.HandleVersion, Manifest: digest, Model: m.Identity.Model, Tokens: m.Tokens, Tenant: cache.DefaultTenant,
+	})
+	return handle, m, err
+}
+
+// idsBlobOf is a blob of ids in the middle.
+func idsBlobOf(i int) func(*world) string {
+	return func(w *world) string { return name("blobs", w.idsOnly[w.docs()[i]].Chunks[1].Rows[0].Digest.String()) }
+}
+
+func idsManifestOf(i int) func(*world) string {
+	return func(w *world) string { return nameOfManifest(w.idsOnly[w.docs()[i]]) }
+}
+
+func idsHandleOf(i int) func(*world) string {
+	return func(w *world) string { return name("handles", w.ids[w.docs()[i]].String()) }
+}
+
+func idsHandleNames(w *world) errorsName {
+	return errorsName{cache.HandleName(w.ids[w.one]), idsHandleOf(0)(w)}
 }
 
 func readDocument(ctx context.Context, w *world) error {
@@ -317,6 +356,26 @@ func verifySignature(ctx context.Context, w *world) error {
 	return err
 }
 
+// readIDs goes on from a handle of token ids alone: its ids decide what is computed.
+func readIDs(ctx context.Context, w *world) error {
+	h, err := w.space.Handle(ctx, w.ids[w.one])
+	if err != nil {
+		return err
+	}
+	m, err := w.space.Manifest(ctx, h.Manifest)
+	if err != nil {
+		return err
+	}
+	if _, err := w.space.Verify(ctx, m); err != nil {
+		return err
+	}
+	got, err := w.space.Tokens(ctx, m)
+	if err == nil && (!m.TokensOnly() || !slices.Equal(got, w.one.Tokens)) {
+		return errWrong
+	}
+	return err
+}
+
 // collect runs a collection over the damaged marks: they are as good as none, and it says so.
 func collect(ctx context.Context, w *world) error {
 	return reachable(ctx, w)
@@ -324,8 +383,11 @@ func collect(ctx context.Context, w *world) error {
 
 // foreignTo is an object of another kind.
 func foreignTo(kind string, w *world) string {
-	if kind == "manifests" {
+	switch kind {
+	case "manifests":
 		return handleOf(0)(w)
+	case "manifests of ids":
+		return idsHandleOf(0)(w)
 	}
 	return manifestOf(0)(w)
 }

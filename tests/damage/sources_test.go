@@ -54,8 +54,7 @@ func TestEveryKindIsHere(t *testing.T) {
 			return true
 		})
 	})
-	rows := slices.Collect(maps.Keys(kinds()))
-	rows = append(rows, "seals") // TestDamagedSeal
+	rows := append(folders(), "seals") // TestDamagedSeal
 	slices.Sort(rows)
 	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, rows) {
 		t.Errorf("the sources name the folders %v, and there are cases for %v", got, rows)
@@ -65,9 +64,19 @@ func TestEveryKindIsHere(t *testing.T) {
 	for _, name := range w.inner.Names() {
 		stored[strings.Split(name, "/")[1]] = true
 	}
-	if got := slices.Sorted(maps.Keys(stored)); !slices.Equal(got, slices.Sorted(maps.Keys(kinds()))) {
-		t.Errorf("the world has objects in %v, and there are cases for %v", got, slices.Sorted(maps.Keys(kinds())))
+	if got := slices.Sorted(maps.Keys(stored)); !slices.Equal(got, folders()) {
+		t.Errorf("the world has objects in %v, and there are cases for %v", got, folders())
 	}
+}
+
+// folders are those that the kinds are in, in order.
+func folders() []string {
+	found := map[string]bool{}
+	for kind := range kinds() {
+		folder, _, _ := strings.Cut(kind, " ")
+		found[folder] = true
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // Every package of cache that puts objects is known: as a form of TestDamage, or with a test of its own.
