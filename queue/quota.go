@@ -24,8 +24,8 @@ const MaxRunning = 1000
 type Quota struct {
 	// Running is how many jobs all workers together work on at once; others wait.
 	Running int `json:"running,omitempty"`
-	// Open is how many jobs may wait or be worked on; a submit of more is refused. Of submits at the same moment a few
-	// more may come in.
+	// Open is how many jobs may wait or be worked on; a submit of more is refused, however many there are at the same
+	// moment. A submit that fails midway may hold its place for a minute.
 	Open int `json:"open,omitempty"`
 	// DailyTokens is how many tokens may be submitted within a day of UTC: those of documents, and the most that texts
 	// may get. A submit of more is refused. A failed job that is submitted again was counted before.

@@ -73,8 +73,11 @@ func (q *Queue) tellEnded(ctx context.Context, rec record) error {
 	e := queue.Event{
 		Version: 1, Job: rec.Job.ID, Attempt: rec.Attempts, Type: queue.EventEnded, At: q.cfg.Clock().UTC(), State: rec.State, Result: rec.Result,
 	}
-	if rec.Cancel != nil {
+	switch {
+	case rec.Cancel != nil:
 		e.Reason = rec.Cancel.Reason
+	case rec.Dead != nil:
+		e.Reason = rec.Dead.Reason
 	}
 	return q.Publish(ctx, e)
 }
@@ -127,52 +130,85 @@ func (q *Queue) nudge(job string) {
 	}
 }
 
-// List yields the record of every job as one reading of the bucket finds it.
+// List yields the record of every job as one reading of the bucket finds it, each once.
 func (q *Queue) List(ctx context.Context, yield func(queue.Status) bool) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(q.life, stop)()
-	w, err := q.jobs.WatchAll(watching, jetstream.IgnoreDeletes())
+	w, err := q.jobs.WatchAll(watching)
 	if err != nil {
 		return q.fail(ctx, err, "list jobs")
 	}
 	defer func() { _ = w.Stop() }() // fails only where it is gone already
-	for {
-		quiet := time.NewTimer(q.cfg.Timeout)
+	err = eachEntry(watching, w.Updates(), q.cfg.Timeout, func(entry jetstream.KeyValueEntry) error {
+		if !validToken(entry.Key()) {
+			return nil // a setting of the queue
+		}
+		rec, err := decodeRecord(entry.Key(), entry.Value())
+		if err != nil {
+			return err
+		}
+		status := rec.Status
+		late, err := q.overdue(ctx, rec)
+		if late {
+			status, err = q.Status(ctx, entry.Key())
+		}
+		if err == nil && !yield(status) {
+			err = errEnough
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return nil
+	case errors.Is(err, errQuiet):
+		return q.fail(ctx, context.DeadlineExceeded, "list jobs")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return q.fail(ctx, err, "list jobs")
+	}
+	return err
+}
+
+// Why a listing ends early.
+var (
+	errEnough = errors.New("no more is asked for")
+	errQuiet  = errors.New("nothing comes")
+)
+
+// eachEntry calls each for every key that a watch finds when it begins, once. The watch marks its beginning's end by counting,
+// and what was written since it began counts too: an entry that was written again comes behind the mark. So it is read on
+// until nothing is left.
+func eachEntry(ctx context.Context, updates <-chan jetstream.KeyValueEntry, patience time.Duration, each func(jetstream.KeyValueEntry) error) error {
+	seen := map[string]bool{}
+	marked, left := false, uint64(0)
+	for !marked || left > 0 {
+		quiet := time.NewTimer(patience)
 		select {
-		case entry, open := <-w.Updates():
+		case entry, open := <-updates:
 			quiet.Stop()
 			if !open {
-				return q.fail(ctx, context.Canceled, "list jobs")
+				return context.Canceled
 			}
-			if entry == nil { // that was all
-				return nil
+			if entry == nil {
+				marked = true
+				continue
 			}
-			if !validToken(entry.Key()) {
-				continue // a setting of the queue
+			left = entry.Delta()
+			if entry.Operation() != jetstream.KeyValuePut || seen[entry.Key()] {
+				continue
 			}
-			rec, err := decodeRecord(entry.Key(), entry.Value())
-			if err != nil {
+			seen[entry.Key()] = true
+			if err := each(entry); err != nil {
 				return err
-			}
-			status := rec.Status
-			late, err := q.overdue(ctx, rec)
-			if late {
-				status, err = q.Status(ctx, entry.Key())
-			}
-			if err != nil {
-				return err
-			}
-			if !yield(status) {
-				return nil
 			}
 		case <-quiet.C:
-			return q.fail(ctx, context.DeadlineExceeded, "list jobs")
-		case <-watching.Done():
+			return errQuiet
+		case <-ctx.Done():
 			quiet.Stop()
-			return q.fail(ctx, watching.Err(), "list jobs")
+			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // DeadLetters yields every dead letter, the oldest first.

@@ -9,7 +9,7 @@
 //	stream LECTOR_DEAD     lector.dead.<job>                                the last dead letter of a job
 //	bucket lector_jobs     <job>                                            record: status, attempts, claim
 //	                       queue.pause                                      why nothing is handed out
-//	                       queue.quotas, queue.tokens.<tenant>              what tenants may have, and what they had today
+//	                       queue.quotas, queue.tokens.<tenant>              what tenants may have, what they had today and have open
 //	bucket lector_leases   <name>                                           who holds what until when
 //	                       running.<tenant>.<n>                             a place of those that a quota gives
 //	subject lector.bell.>  wakes those who wait; losing a ring costs at most Config.Poll

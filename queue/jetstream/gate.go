@@ -39,7 +39,7 @@ func (q *Queue) Unpause(ctx context.Context) error {
 // Paused returns the pause that stands, or nil.
 func (q *Queue) Paused(ctx context.Context) (*queue.Pause, error) {
 	var p *queue.Pause
-	if err := q.setting(ctx, pauseKey, "the pause", &p); err != nil {
+	if _, err := q.setting(ctx, pauseKey, "the pause", &p); err != nil {
 		return nil, err
 	}
 	return p, nil

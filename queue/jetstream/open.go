@@ -86,7 +86,7 @@ func open(ctx context.Context, cfg Config, nc *nats.Conn, own bool) (*Queue, err
 		cfg: cfg, nc: nc, own: own,
 		bells:     map[queue.Kind]chan struct{}{queue.Ingest: make(chan struct{}, 1), queue.Resume: make(chan struct{}, 1)},
 		consumers: map[consumerKey]string{}, empty: map[consumerKey]time.Time{}, turns: newTurns(cfg.Priorities, cfg.Weights), held: map[string]*delivery{},
-		quota: quotaState{open: map[string]openCount{}, busy: map[string]time.Time{}},
+		quota: quotaState{full: map[string]time.Time{}, busy: map[string]time.Time{}},
 	}
 	q.life, q.end = context.WithCancel(context.Background())
 	closed := nc.StatusChanged(nats.CLOSED)

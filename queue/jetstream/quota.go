@@ -17,11 +17,11 @@ import (
 // Keys of the bucket of jobs; no job can have one as its id.
 const (
 	quotasKey = "queue.quotas"  // quotas by tenant
-	tokensKey = "queue.tokens." // of a tenant: what it has submitted today
+	tokensKey = "queue.tokens." // of a tenant: what it has submitted today, and its open jobs where they are bounded
 )
 
 const (
-	quotaAge = 2 * time.Second // after which quotas, and a count of open jobs, are read again
+	quotaAge = 2 * time.Second // after which quotas are read again, and open jobs counted again where there was no room
 	busyAge  = time.Second     // within which a tenant whose places were all taken is not looked at again
 )
 
@@ -29,20 +29,17 @@ const (
 type quotaState struct {
 	read   time.Time
 	quotas map[string]queue.Quota
-	open   map[string]openCount
+	set    time.Time            // when the quotas were changed last, by the server's clock
+	full   map[string]time.Time // until when a tenant has no room for more open jobs
 	busy   map[string]time.Time // until when
 }
 
-// openCount is how many jobs of a tenant were open, counted at a moment, and with what this queue submitted since.
-type openCount struct {
-	at time.Time
-	n  int
-}
-
-// dayTokens is what a tenant has submitted on one day.
-type dayTokens struct {
-	Day    string `json:"day"` // of UTC, by the server's clock
-	Tokens int64  `json:"tokens"`
+// tenantCount is what a tenant has submitted on one day, and its open jobs. It is changed by compare-and-set only: of
+// submits at the same moment each counts those before it.
+type tenantCount struct {
+	Day    string     `json:"day"` // of UTC, by the server's clock
+	Tokens int64      `json:"tokens"`
+	Open   *openCount `json:"open,omitempty"` // nil where a submit found no bound on them
 }
 
 // SetQuota changes the one record of all quotas by compare-and-set.
@@ -63,6 +60,7 @@ func (q *Queue) SetQuota(ctx context.Context, tenant string, quota queue.Quota) 
 	})
 	q.mu.Lock()
 	q.quota.read = time.Time{}
+	clear(q.quota.full)
 	clear(q.quota.busy)
 	q.mu.Unlock()
 	return err
@@ -114,111 +112,103 @@ func decodeSetting(b []byte, out any, name string) error {
 	return nil
 }
 
-// setting reads a setting from the bucket of jobs; where there is none, out stays as it is.
-func (q *Queue) setting(ctx context.Context, key, name string, out any) error {
+// setting reads a setting from the bucket of jobs and says when it was written; where there is none, out stays as it is.
+func (q *Queue) setting(ctx context.Context, key, name string, out any) (time.Time, error) {
 	call, cancel := q.call(ctx)
 	defer cancel()
 	entry, err := q.jobs.Get(call, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
+		return time.Time{}, nil
 	}
 	if err != nil {
-		return q.fail(ctx, err, "read %s of the queue", name)
+		return time.Time{}, q.fail(ctx, err, "read %s of the queue", name)
 	}
-	return decodeSetting(entry.Value(), out, name)
+	return entry.Created(), decodeSetting(entry.Value(), out, name)
 }
 
-// allQuotas are the quotas as they were within quotaAge.
-func (q *Queue) allQuotas(ctx context.Context) (map[string]queue.Quota, error) {
+// allQuotas are the quotas as they were within quotaAge, and when they were changed before.
+func (q *Queue) allQuotas(ctx context.Context) (map[string]queue.Quota, time.Time, error) {
 	q.mu.Lock()
-	all, fresh := q.quota.quotas, time.Since(q.quota.read) < quotaAge
+	all, set, fresh := q.quota.quotas, q.quota.set, time.Since(q.quota.read) < quotaAge
 	q.mu.Unlock()
 	if fresh {
-		return all, nil
+		return all, set, nil
 	}
 	read := time.Now()
 	all = map[string]queue.Quota{}
-	if err := q.setting(ctx, quotasKey, "quotas", &all); err != nil {
-		return nil, err
+	set, err := q.setting(ctx, quotasKey, "quotas", &all)
+	if err != nil {
+		return nil, set, err
 	}
 	q.mu.Lock()
-	q.quota.quotas, q.quota.read = all, read
+	q.quota.quotas, q.quota.set, q.quota.read = all, set, read
 	q.mu.Unlock()
-	return all, nil
+	return all, set, nil
 }
 
-// quotaOf is the quota that bounds a tenant.
-func (q *Queue) quotaOf(ctx context.Context, tenant string) (queue.Quota, error) {
-	all, err := q.allQuotas(ctx)
+// quotaOf is the quota that bounds a tenant, and when quotas were changed last.
+func (q *Queue) quotaOf(ctx context.Context, tenant string) (queue.Quota, time.Time, error) {
+	all, set, err := q.allQuotas(ctx)
 	if own, has := all[tenant]; has {
-		return own, err
+		return own, set, err
 	}
-	return all[queue.EveryTenant], err
+	return all[queue.EveryTenant], set, err
 }
 
-// charge counts a job that is new against its tenant's quota, or refuses it. refund takes the count back. Of one that was
-// counted the tokens are not counted again.
+// charge counts a job that is new against its tenant's quota, or refuses it. refund takes its tokens back; its place among
+// the open jobs lapses by itself. Of one that was counted the tokens are not counted again.
 func (q *Queue) charge(ctx context.Context, job queue.Job, counted bool) (refund func(context.Context) error, err error) {
 	refund = func(context.Context) error { return nil }
 	tenant := job.Owner()
-	quota, err := q.quotaOf(ctx, tenant)
+	quota, set, err := q.quotaOf(ctx, tenant)
 	if counted {
 		quota.DailyTokens = 0
 	}
 	if err != nil || quota.Open == 0 && quota.DailyTokens == 0 {
 		return refund, err
 	}
-	has := queue.TenantUse{}
-	if quota.Open > 0 {
-		if has.Open, err = q.openOf(ctx, tenant); err != nil {
-			return refund, err
+	err = q.editCount(ctx, tenant, func(c *tenantCount) error {
+		has := queue.TenantUse{Tokens: c.Tokens}
+		if quota.Open == 0 {
+			c.Open = nil // others are not counted either
+		} else if has.Open, err = q.enterOpen(ctx, c, entry{job, counted, quota.Open, set}); err != nil {
+			return err
 		}
-	}
-	if quota.DailyTokens == 0 {
-		err = quota.Admit(job, has)
-	} else {
-		err = q.chargeTokens(ctx, job, quota, has)
-	}
+		if quota.DailyTokens > 0 {
+			c.Tokens += job.Tokens()
+		}
+		return quota.Admit(job, has)
+	})
 	if err != nil {
 		return refund, fmt.Errorf("submit job %s: %w", job.ID, err)
 	}
-	q.addOpen(tenant, 1)
 	return func(ctx context.Context) error {
-		q.addOpen(tenant, -1)
 		if quota.DailyTokens == 0 {
 			return nil
 		}
-		return q.editTokens(ctx, tenant, func(d *dayTokens) error {
-			d.Tokens = max(d.Tokens-job.Tokens(), 0)
+		return q.editCount(ctx, tenant, func(c *tenantCount) error {
+			c.Tokens = max(c.Tokens-job.Tokens(), 0)
 			return nil
 		})
 	}, nil
 }
 
-func (q *Queue) chargeTokens(ctx context.Context, job queue.Job, quota queue.Quota, has queue.TenantUse) error {
-	return q.editTokens(ctx, job.Owner(), func(d *dayTokens) error {
-		has.Tokens = d.Tokens
-		d.Tokens += job.Tokens()
-		return quota.Admit(job, has)
-	})
-}
-
-// editTokens changes what a tenant has submitted today.
-func (q *Queue) editTokens(ctx context.Context, tenant string, change func(*dayTokens) error) error {
+// editCount changes what a tenant has submitted today.
+func (q *Queue) editCount(ctx context.Context, tenant string, change func(*tenantCount) error) error {
 	today, err := q.today(ctx)
 	if err != nil {
 		return err
 	}
-	return q.edit(ctx, tokensKey+tenant, "count the tokens of tenant "+tenant, func(b []byte) (any, error) {
-		var d dayTokens
-		if err := decodeSetting(b, &d, "tokens of tenant "+tenant); err != nil {
+	return q.edit(ctx, tokensKey+tenant, "count the submits of tenant "+tenant, func(b []byte) (any, error) {
+		var c tenantCount
+		if err := decodeSetting(b, &c, "submits of tenant "+tenant); err != nil {
 			return nil, err
 		}
-		if d.Day != today {
-			d = dayTokens{Day: today}
+		if c.Day != today {
+			c = tenantCount{Day: today, Open: c.Open}
 		}
-		err := change(&d)
-		return d, err
+		err := change(&c)
+		return c, err
 	})
 }
 
@@ -233,45 +223,12 @@ func (q *Queue) today(ctx context.Context) (string, error) {
 	return now.UTC().Format(time.DateOnly), nil
 }
 
-// openOf counts the jobs of a tenant that have not ended.
-func (q *Queue) openOf(ctx context.Context, tenant string) (int, error) {
-	q.mu.Lock()
-	c, known := q.quota.open[tenant]
-	q.mu.Unlock()
-	if known && time.Since(c.at) < quotaAge {
-		return c.n, nil
-	}
-	c = openCount{at: time.Now()}
-	err := q.List(ctx, func(s queue.Status) bool {
-		if !s.State.Final() && s.Job.Owner() == tenant {
-			c.n++
-		}
-		return true
-	})
-	if err != nil {
-		return 0, err
-	}
-	q.mu.Lock()
-	q.quota.open[tenant] = c
-	q.mu.Unlock()
-	return c.n, nil
-}
-
-func (q *Queue) addOpen(tenant string, n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if c, known := q.quota.open[tenant]; known {
-		c.n += n
-		q.quota.open[tenant] = c
-	}
-}
-
 // place is the lease of one of the jobs that a tenant may have at once.
 func place(tenant string, i int) string { return fmt.Sprintf("running.%s.%d", tenant, i) }
 
 // Enter takes the first of the tenant's places that is free.
 func (q *Queue) Enter(ctx context.Context, tenant string, ttl time.Duration) (queue.Lease, error) {
-	quota, err := q.quotaOf(ctx, tenant)
+	quota, _, err := q.quotaOf(ctx, tenant)
 	if err != nil || quota.Running == 0 {
 		return nil, err
 	}
@@ -313,7 +270,7 @@ func (e entered) Release(ctx context.Context) error {
 
 // Use counts the jobs of every tenant.
 func (q *Queue) Use(ctx context.Context) ([]queue.TenantUse, error) {
-	all, err := q.allQuotas(ctx)
+	all, _, err := q.allQuotas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -345,12 +302,12 @@ func (q *Queue) Use(ctx context.Context) ([]queue.TenantUse, error) {
 	}
 	today, err := q.today(ctx)
 	for tenant, u := range uses {
-		var d dayTokens
+		var c tenantCount
 		if err == nil && tenant != queue.EveryTenant {
-			err = q.setting(ctx, tokensKey+tenant, "tokens of tenant "+tenant, &d)
+			_, err = q.setting(ctx, tokensKey+tenant, "submits of tenant "+tenant, &c)
 		}
-		if d.Day == today {
-			u.Tokens = d.Tokens
+		if c.Day == today {
+			u.Tokens = c.Tokens
 		}
 	}
 	out := []queue.TenantUse{}

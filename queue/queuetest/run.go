@@ -58,6 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"pause", pause},
 		{"postpone is not counted", postpone},
 		{"quota of open jobs", quotaOpen},
+		{"quota of open jobs, many at once", quotaOpenAtOnce},
 		{"quota of tokens", quotaTokens},
 		{"quota of jobs at once", quotaRunning},
 		{"cancel a job that waits", cancelWaiting},

@@ -1,7 +1,9 @@
 package queuetest
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"lector/queue"
@@ -74,6 +76,50 @@ func quotaOpen(f *fixture) {
 	}
 	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{}))
 	f.submit(of("acme", "e"))
+}
+
+// quotaOpenAtOnce submits many jobs at the same moment: as many get in as there is room for, and where there was none one
+// that ended makes room for one.
+func quotaOpenAtOnce(f *fixture) {
+	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{Open: 5}))
+	in := f.atOnce(24, "a")
+	if len(in) != 5 {
+		f.Fatalf("%d get in where 5 may be open: %v", len(in), in)
+	}
+	if again := f.atOnce(24, "b"); len(again) != 0 {
+		f.Fatalf("%v get in where there is no room", again)
+	}
+	d, err := f.Queue.Next(f.ctx, queue.Ingest)
+	f.ok(err)
+	f.finish(d)
+	f.ok(f.Queue.SetQuota(f.ctx, "acme", queue.Quota{Open: 7})) // it is counted anew
+	if more := f.atOnce(24, "c"); len(more) != 3 {
+		f.Fatalf("after one of 5 ended, %d get in where 7 may be open: %v", len(more), more)
+	}
+	use, err := f.Queue.Use(f.ctx)
+	f.ok(err)
+	if len(use) != 1 || use[0].Open != 7 {
+		f.Errorf("in use is %+v", use)
+	}
+}
+
+// atOnce submits n jobs of acme, and returns those that get in. The others are over the quota.
+func (f *fixture) atOnce(n int, prefix string) (in []string) {
+	f.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { _, errs[i] = f.Queue.Submit(f.ctx, of("acme", fmt.Sprint(prefix, i))) })
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err == nil {
+			in = append(in, fmt.Sprint(prefix, i))
+			continue
+		}
+		f.is(err, queue.ErrQuota)
+	}
+	return in
 }
 
 // quotaTokens bounds what every tenant submits in a day; a job that is refused costs nothing.
