@@ -7,8 +7,20 @@ import (
 	"time"
 )
 
-// JobVersion is the wire version of Job. 1: first.
-const JobVersion = 1
+// Wire versions of Job. A job has the least that says all it asks for: a lector that does not know what a job asks for
+// refuses it by its version, and takes every other.
+const (
+	JobVersion     = 1 // first
+	JobVersionKeep = 2 // with KeepState, which a lector from before would leave out
+)
+
+// VersionOf is the wire version of an order that says what of a state to keep.
+func VersionOf(keepState string) int {
+	if keepState != "" {
+		return JobVersionKeep
+	}
+	return JobVersion
+}
 
 // MaxJobBytes bounds an encoded job: it must fit one message with room for headers.
 const MaxJobBytes = 900 << 10
@@ -120,8 +132,8 @@ func DecodeJob(b []byte) (Job, error) {
 // Validate checks what a job must hold to be worked on.
 func (j Job) Validate() error {
 	switch {
-	case j.Version != JobVersion:
-		return fmt.Errorf("job %q has version %d: this lector reads version %d", j.ID, j.Version, JobVersion)
+	case j.Version < JobVersion || j.Version > JobVersionKeep:
+		return fmt.Errorf("job %q has version %d: this lector reads versions %d to %d", j.ID, j.Version, JobVersion, JobVersionKeep)
 	case !validName(j.ID):
 		return fmt.Errorf("job id %q is not made of 1 to 128 letters, digits, '-' and '_'", j.ID)
 	case !validName(j.Model):
@@ -136,10 +148,20 @@ func (j Job) Validate() error {
 	if err := j.validateLabels(); err != nil {
 		return err
 	}
+	if want := VersionOf(j.keepState()); j.Version != want {
+		return fmt.Errorf("job %s has version %d and keeps %q of the state: that is version %d", j.ID, j.Version, j.keepState(), want)
+	}
 	if j.Resume != nil {
 		return j.Resume.validate(j.ID)
 	}
 	return j.Ingest.validate(j.ID)
+}
+
+func (j Job) keepState() string {
+	if j.Resume != nil {
+		return j.Resume.KeepState
+	}
+	return j.Ingest.KeepState
 }
 
 // Limits of what an order may say beside its work.

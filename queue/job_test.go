@@ -63,6 +63,10 @@ func TestValidate(t *testing.T) {
 		{"early handles", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{1, 2} }, ""},
 		{"early handles not ascending", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{5, 5} }, "ascending"},
 		{"early handle of nothing", ingest, func(j *queue.Job) { j.Ingest.HandleAt = []int{0} }, "from 1"},
+		{"no state kept", ingest, func(j *queue.Job) { j.Version, j.Ingest.KeepState = 2, queue.KeepNone }, ""},
+		{"no state kept, which an older lector would not heed", ingest, func(j *queue.Job) { j.Ingest.KeepState = queue.KeepNone }, "that is version 2"},
+		{"all of it kept, which an older lector could do", ingest, func(j *queue.Job) { j.Version = 2 }, "that is version 1"},
+		{"text whose state is not kept", resume, func(j *queue.Job) { j.Version, j.Resume.Keep, j.Resume.KeepState = 2, true, queue.KeepNone }, ""},
 		{"four drafts", resume, func(j *queue.Job) { j.Resume.Drafts = 4 }, "4 drafts"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,8 +125,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// The wire form of version 1 as it was when it had no more fields, and as it is: both are read for good. The files are
-// written by hand once and never by a test.
+// The wire form of version 1 as it was when it had no more fields, and as it is, and that of version 2: all are read for
+// good. The files are written by hand once and never by a test.
 func TestWireForm(t *testing.T) {
 	for name, want := range map[string]queue.Job{
 		"first": {
@@ -133,6 +137,10 @@ func TestWireForm(t *testing.T) {
 			Version: 1, ID: "ingest-0b", Kind: queue.Ingest, Model: "0123abcd", Priority: "high", Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 			Deadline: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Labels: map[string]string{"book": "Opticks"}, Tenant: "physics",
 			Ingest: &queue.IngestOrder{Document: "d0", Tokens: 7, Name: "book.txt", HandleAt: []int{512, 4096}},
+		},
+		"keep": {
+			Version: 2, ID: "ingest-0c", Kind: queue.Ingest, Model: "0123abcd", Priority: "normal", Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Ingest: &queue.IngestOrder{Document: "d0", Tokens: 7, Name: "book.txt", KeepState: queue.KeepNone},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

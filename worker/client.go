@@ -47,7 +47,7 @@ func StoreDocument(ctx context.Context, space *cache.Space, tokens []int32) (cac
 // the options that change the outcome, so that the same order again finds the job that stands (promise 5).
 func NewIngest(id cache.Identity, document cache.Digest, o IngestOptions) queue.Job {
 	return queue.Job{
-		Version: queue.JobVersion, ID: "ingest-" + ingestID(id, document, o), Kind: queue.Ingest,
+		Version: queue.VersionOf(o.KeepState), ID: "ingest-" + ingestID(id, document, o), Kind: queue.Ingest,
 		Model: id.Model.String(), Priority: priority(o.Priority), Submitted: o.Submitted.UTC(),
 		Deadline: o.Deadline, Labels: o.Labels, Tenant: o.Tenant,
 		Ingest: &queue.IngestOrder{
@@ -105,7 +105,7 @@ func NewResume(id cache.Identity, order queue.ResumeOrder, o ResumeOptions) queu
 		o.Model = id.Model.String()
 	}
 	return queue.Job{
-		Version: queue.JobVersion, ID: "resume-" + hex.EncodeToString(random[:16]), Kind: queue.Resume,
+		Version: queue.VersionOf(order.KeepState), ID: "resume-" + hex.EncodeToString(random[:16]), Kind: queue.Resume,
 		Model: o.Model, Priority: priority(o.Priority), Submitted: o.Submitted.UTC(), Tenant: o.Tenant, Resume: &order,
 	}
 }

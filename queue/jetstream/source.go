@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -258,14 +259,57 @@ func (q *Queue) claimFor(ctx context.Context, d *delivery, seq uint64) (record, 
 // errStray says that another message stands for the job.
 var errStray = errors.New("another message stands for the job")
 
-// bury moves a message that holds no job to the dead letters.
+// bury rejects a message that is no job which this lector can read. Where it stands for one by its id, such as one of a later
+// version, that job has failed, and whoever waits for it hears why.
 func (q *Queue) bury(ctx context.Context, msg *nats.Msg, seq uint64, cause error) error {
-	name := fmt.Sprintf("seq-%d", seq)
-	letter := queue.Letter{Name: name, Dead: queue.Dead{Class: "bad-job", Reason: cause.Error()}, At: q.cfg.Clock().UTC(), Raw: msg.Data}
-	if err := q.sendDead(ctx, name, letter); err != nil {
+	dead := queue.Dead{Class: "bad-job", Reason: cause.Error()}
+	letter := queue.Letter{Name: fmt.Sprintf("seq-%d", seq), Dead: dead, At: q.cfg.Clock().UTC(), Raw: msg.Data}
+	rec, err := q.standsFor(ctx, msg.Data, seq)
+	if err != nil {
 		return err
 	}
+	if rec != nil {
+		letter.Name, letter.Job, letter.Attempts = rec.Job.ID, &rec.Job, rec.Attempts
+	}
+	if err := q.sendDead(ctx, fmt.Sprintf("seq-%d", seq), letter); err != nil {
+		return err
+	}
+	if rec != nil {
+		failed, err := q.change(ctx, rec.Job.ID, func(r *record) error {
+			if r.State.Final() || r.Generation != rec.Generation {
+				return errKeep
+			}
+			r.State, r.Dead = queue.Failed, &dead
+			return nil
+		})
+		if err == nil && failed.changed {
+			err = q.tellEnded(ctx, failed)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return q.confirm(ctx, msg, ackTerm, fmt.Sprintf("drop message %d, which holds no job", seq))
+}
+
+// standsFor is the record of the job for which a message stands that cannot be read as a job; nil where there is none.
+func (q *Queue) standsFor(ctx context.Context, body []byte, seq uint64) (*record, error) {
+	var named struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(body, &named) != nil || !validToken(named.ID) {
+		return nil, nil
+	}
+	rec, err := q.change(ctx, named.ID, func(*record) error { return errKeep })
+	switch {
+	case errors.Is(err, queue.ErrUnknown):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case rec.State.Final() || rec.Sequence != 0 && rec.Sequence != seq:
+		return nil, nil
+	}
+	return &rec, nil
 }
 
 // handBack gives a message back that was never handed out. If it fails, the message comes again after AckWait.
