@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -224,8 +225,11 @@ func writeTo(path string, write func(io.Writer) error) error {
 // readReport opens a report that finish wrote.
 func readReport(path string) (bench.Report, error) {
 	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bench.Report{}, badInput(fmt.Errorf("there is no report %s: a bench writes one with --json %s", path, path))
+	}
 	if err != nil {
-		return bench.Report{}, badInput(err)
+		return bench.Report{}, badInput(fmt.Errorf("read report: %w", err))
 	}
 	r, err := bench.ParseReport(data)
 	var syntax *json.SyntaxError

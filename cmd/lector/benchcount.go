@@ -34,7 +34,12 @@ func newBenchCount(a *app) *cobra.Command {
 			"those that the rows' visible tokens and blocks need (and the same with the padding of matrix tiles), and the scratch\n" +
 			"that the device held, over the formula of an engine that keeps every intermediate of a chunk.",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.benchCount(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("model") {
+				return badInput(fmt.Errorf("--model %s: shapes are counted, and no model is read: choose them with --preset", a.model))
+			}
+			return a.benchCount(c.Context(), f)
+		},
 	}
 	c.Flags().StringVar(&f.preset, "preset", synth.Released, "`shapes`: "+synth.Released+", "+strings.Join(synth.Presets(), ", "))
 	c.Flags().IntSliceVar(&f.chunks, "chunk", []int{512, 1024, 2048, 4096, 8192}, "`tokens` of a chunk, one or more sizes")
