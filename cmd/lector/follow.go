@@ -50,7 +50,25 @@ func (s *session) served(kind queue.Kind) bool {
 
 // beside runs follow, which waits for a job to end, beside a worker of this process, where no other takes the job. An
 // interrupt drains the worker: the chunk at hand is finished and stored.
+//
+// Where another process keeps the queue of the data folder and ends meanwhile, a document is read on at the queue of the
+// next; a text ends with its queue.
 func (s *session) beside(ctx context.Context, job queue.Job, follow func(context.Context) error) error {
+	for {
+		err := s.besideWorker(ctx, job, follow)
+		if s.server != nil || !s.app.ownerLeft(ctx, err) {
+			return err
+		}
+		if job.Kind == queue.Resume {
+			return fmt.Errorf("the process that kept the queue of this data folder has ended, and this text with it; start the command again: %w", err)
+		}
+		if err := s.rejoin(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) besideWorker(ctx context.Context, job queue.Job, follow func(context.Context) error) error {
 	if s.served(job.Kind) {
 		return s.app.await(ctx, s.queue, job, follow)
 	}
@@ -131,9 +149,10 @@ func since(began time.Time, heard func(queue.Event)) func(queue.Event) {
 
 // follow waits for a job, works on it where nobody else does, and returns how it ended.
 func (s *session) follow(ctx context.Context, job queue.Job, heard func(queue.Event)) (status queue.Status, err error) {
+	var told once
 	began := time.Now()
 	err = s.beside(ctx, job, func(ctx context.Context) error {
-		if status, err = s.client().Follow(ctx, job.ID, since(began, heard)); err == nil {
+		if status, err = s.client().Follow(ctx, job.ID, told.of(since(began, heard))); err == nil {
 			err = client.Ended(status)
 		}
 		return err

@@ -25,8 +25,9 @@ func newJobsWatch(a *app) *cobra.Command {
 			"The exit code is 0 for a job that is done, 2 for one whose input is at fault, and 1 for others that failed, were cancelled or expired.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			var told once
 			return a.whereWorked(c.Context(), args[0], func(q *jetstream.Queue, s queue.Status) error {
-				return a.jobsWatch(c.Context(), q, s, asJSON)
+				return a.jobsWatch(c.Context(), q, s, watching{&told, asJSON})
 			})
 		},
 	}
@@ -34,18 +35,33 @@ func newJobsWatch(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) jobsWatch(ctx context.Context, q *jetstream.Queue, s queue.Status, asJSON bool) error {
+// watching is how a job is watched.
+type watching struct {
+	told   *once
+	asJSON bool
+}
+
+func (a *app) jobsWatch(ctx context.Context, q *jetstream.Queue, s queue.Status, w watching) error {
 	enc := json.NewEncoder(a.out)
-	s, err := untilFinal(ctx, q, s.Job.ID, func(e queue.Event) error {
-		if asJSON {
-			return enc.Encode(e)
+	c := client.Client{Queue: q}
+	watched, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s, err := c.Follow(watched, s.Job.ID, w.told.of(func(e queue.Event) {
+		if watched.Err() != nil {
+			return
 		}
-		return a.printEvent(e)
-	})
+		tell := a.printEvent
+		if w.asJSON {
+			tell = func(e queue.Event) error { return enc.Encode(e) }
+		}
+		if err := tell(e); err != nil {
+			stop(err)
+		}
+	}))
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if w.asJSON {
 		if err := enc.Encode(s); err != nil {
 			return err
 		}
@@ -82,26 +98,17 @@ func (a *app) printEvent(e queue.Event) error {
 	return nil
 }
 
-// untilFinal follows a job until it has ended, and returns the status that stands then. heard may be nil.
-func untilFinal(ctx context.Context, q *jetstream.Queue, id string, heard func(queue.Event) error) (queue.Status, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+// untilFinal follows a job until it has ended, and returns the status that stands then.
+func untilFinal(ctx context.Context, q *jetstream.Queue, id string) (queue.Status, error) {
 	c := client.Client{Queue: q}
-	return c.Follow(ctx, id, func(e queue.Event) {
-		if heard == nil || ctx.Err() != nil {
-			return
-		}
-		if err := heard(e); err != nil {
-			stop(err)
-		}
-	})
+	return c.Follow(ctx, id, nil)
 }
 
 // whereWorked runs f on a job, at the queue of another process where that is how the job will end: of a data folder that
 // nobody else has open, nobody works on the jobs, and to serve it meanwhile would leave a worker that comes without a
-// queue when this command ends.
+// queue when this command ends. Where that process ends before f does, f is run again at the queue of the next.
 func (a *app) whereWorked(ctx context.Context, name string, f func(*jetstream.Queue, queue.Status) error) error {
-	for said := false; ; {
+	for looks := 0; ; {
 		alone := false
 		err := a.withJob(ctx, name, func(q *jetstream.Queue, s queue.Status) error {
 			if alone = (q.Embedded() || q.Passing()) && !s.State.Final(); alone {
@@ -109,20 +116,29 @@ func (a *app) whereWorked(ctx context.Context, name string, f func(*jetstream.Qu
 			}
 			return f(q, s)
 		})
-		if err != nil || !alone {
+		left := a.ownerLeft(ctx, err)
+		if !left && (err != nil || !alone) {
 			return err
 		}
-		if !said {
-			said = true
+		if !alone {
+			looks = 0
+		} else if looks++; looks == soonAlone { // a worker may be about to take over
 			a.note("no other lector has this data folder open: 'lector worker' works on what waits in its queue")
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for job %s: %w", name, ctx.Err())
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(lookAgain):
 		}
 	}
 }
+
+// lookAgain is how often a command that waits for somebody to work on a job looks for that, and soonAlone how often it finds
+// nobody before it says so.
+const (
+	lookAgain = 500 * time.Millisecond
+	soonAlone = 3
+)
 
 // endOf is the error of a job that did not come to a result; outcomeOf has been printed.
 func endOf(s queue.Status) error {
@@ -160,7 +176,7 @@ func (a *app) jobsWait(ctx context.Context, names []string, limit time.Duration)
 	var worst error
 	for _, name := range names {
 		err := a.whereWorked(waiting, name, func(q *jetstream.Queue, s queue.Status) (err error) {
-			if s, err = untilFinal(waiting, q, s.Job.ID, nil); err != nil {
+			if s, err = untilFinal(waiting, q, s.Job.ID); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.out, "%s %s\n", s.Job.ID, outcomeOf(s))

@@ -20,7 +20,7 @@ func (s *session) serve(ctx context.Context, w *worker.Worker, slots worker.Slot
 		drain := context.AfterFunc(ctx, s.roll.drain)
 		err := w.Serve(ctx, slots)
 		drain()
-		if ctx.Err() != nil || !errors.Is(err, queue.ErrClosed) || s.server != nil || s.app.nats.remote() {
+		if s.server != nil || !s.app.ownerLeft(ctx, err) {
 			return err
 		}
 		s.app.note("the process that kept the queue of this data folder has ended")
@@ -33,6 +33,26 @@ func (s *session) serve(ctx context.Context, w *worker.Worker, slots worker.Slot
 		again := s.worker(func(queue.Job) {})
 		again.Disk = w.Disk
 		w = again
+	}
+}
+
+// ownerLeft says that an error means that another process kept the queue of the data folder, and has ended. Its successor
+// goes on with the same jobs.
+func (a *app) ownerLeft(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, queue.ErrClosed) && !a.nats.remote()
+}
+
+// once is the events of a job's story that no earlier follower has told: the queue of the next owner tells it from its beginning.
+type once struct{ told int }
+
+// of is what one follower hears.
+func (o *once) of(heard func(queue.Event)) func(queue.Event) {
+	n := 0
+	return func(e queue.Event) {
+		if n++; n > o.told {
+			o.told = n
+			heard(e)
+		}
 	}
 }
 

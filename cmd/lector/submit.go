@@ -146,7 +146,7 @@ func (a *app) submitAll(ctx context.Context, args []string, f submitFlags) error
 		return err
 	}
 	defer func() { a.leave(ctx, s.server); s.closeNoted() }()
-	sub := &submission{session: s, flags: f, queue: s.joined}
+	sub := &submission{session: s, flags: f}
 	if sub.rate, err = sub.lastRate(ctx); err != nil {
 		return err
 	}
@@ -164,7 +164,6 @@ func (a *app) submitAll(ctx context.Context, args []string, f submitFlags) error
 // submission is one run of the command.
 type submission struct {
 	*session
-	queue  *jetstream.Queue
 	flags  submitFlags
 	rate   float64 // tokens a second that the last document was read with; 0: unknown
 	jobs   []queue.Status
@@ -277,14 +276,14 @@ func (s *submission) finish(ctx context.Context) error {
 		s.app.note("together: %s", s.total)
 	}
 	if s.server != nil && len(s.jobs) > 0 && !s.flags.dry {
-		s.app.note("no other lector has this data folder open: 'lector worker' reads what waits in its queue")
+		s.app.note(noteNobodyReads)
 	}
 	if !s.flags.wait {
 		return nil
 	}
 	var worst error
 	for _, job := range s.jobs {
-		status, err := untilFinal(ctx, s.queue, job.Job.ID, nil)
+		status, err := s.untilFinal(ctx, job.Job.ID)
 		if err != nil {
 			return err
 		}
@@ -294,6 +293,24 @@ func (s *submission) finish(ctx context.Context) error {
 		}
 	}
 	return worst
+}
+
+const noteNobodyReads = "no other lector has this data folder open: 'lector worker' reads what waits in its queue"
+
+// untilFinal is the status that a job ends with, whoever keeps the queue meanwhile.
+func (s *submission) untilFinal(ctx context.Context, job string) (queue.Status, error) {
+	for {
+		status, err := untilFinal(ctx, s.joined, job)
+		if s.server != nil || !s.app.ownerLeft(ctx, err) {
+			return status, err
+		}
+		if err := s.rejoin(ctx); err != nil {
+			return status, err
+		}
+		if s.server != nil {
+			s.app.note(noteNobodyReads)
+		}
+	}
 }
 
 // line is one order of --jsonl.
@@ -373,7 +390,7 @@ func (s *submission) sources(ctx context.Context, args []string) error {
 
 // source submits every document that one name stands for.
 func (s *submission) source(ctx context.Context, name string, o order) error {
-	f := fetcher{app: s.app, queue: s.queue, limits: s.flags.limits}
+	f := fetcher{app: s.app, queue: s.joined, limits: s.flags.limits}
 	names, err := f.expand(ctx, name)
 	if err != nil {
 		return err

@@ -45,16 +45,12 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 	if f.every < 100*time.Millisecond || f.wait < 10*time.Millisecond {
 		return badInput(fmt.Errorf("--every %v, --wait %v: at least 100ms and 10ms", f.every, f.wait))
 	}
-	q, closer, err := a.openQueueOnly(ctx, jetstream.Config{Log: func(jetstream.Level, string) {}})
-	if err != nil {
+	r := roster{app: a, wait: f.wait}
+	if err := r.open(ctx); err != nil {
 		return err
 	}
-	defer closeNoted(a, closer)
-	var roster queue.Roster = q
-	ask := func() (fleet, error) {
-		workers, err := roster.Workers(ctx, f.wait)
-		return fleet{at: time.Now(), workers: workers}, err
-	}
+	defer func() { closeNoted(a, r.closer) }()
+	ask := func() (fleet, error) { return r.ask(ctx) }
 	if f.once || f.asJSON || !isTerminal(a.out) {
 		now, err := ask()
 		if err != nil {
@@ -66,11 +62,37 @@ func (a *app) top(ctx context.Context, f topFlags) error {
 		_, err = fmt.Fprint(a.out, now.text(0))
 		return err
 	}
-	_, err = tea.NewProgram(dashboard{ask: ask, every: f.every}, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
+	_, err := tea.NewProgram(dashboard{ask: ask, every: f.every}, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
 	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
 		return nil // a signal ends it as q does
 	}
 	return err
+}
+
+// roster asks the workers of a queue.
+type roster struct {
+	app    *app
+	wait   time.Duration
+	queue  *jetstream.Queue
+	closer closers
+}
+
+func (r *roster) open(ctx context.Context) (err error) {
+	r.queue, r.closer, err = r.app.openQueueOnly(ctx, jetstream.Config{Log: func(jetstream.Level, string) {}})
+	return err
+}
+
+// ask asks them all, at the queue of the next owner where that of the data folder has ended.
+func (r *roster) ask(ctx context.Context) (fleet, error) {
+	workers, err := r.queue.Workers(ctx, r.wait)
+	if r.app.ownerLeft(ctx, err) {
+		_ = r.closer.Close() // its connection is gone
+		r.closer = nil
+		if err = r.open(ctx); err == nil {
+			workers, err = r.queue.Workers(ctx, r.wait)
+		}
+	}
+	return fleet{at: time.Now(), workers: workers}, err
 }
 
 // isTerminal says that a person watches: in a pipe there is nobody to draw for.

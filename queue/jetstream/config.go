@@ -43,7 +43,8 @@ type Config struct {
 	AckWait time.Duration
 	// Poll is how often a waiting call looks by itself; default 500 ms. New jobs and events ring a bell.
 	Poll time.Duration
-	// Timeout bounds every request whose context does not; default 5 s.
+	// Timeout bounds every request whose context does not; default 5 s. On the server of a data folder it is 30 s: nothing is
+	// lost on the way to it, its connections end with it, and a slow disk may hold up a write that it syncs.
 	Timeout time.Duration
 
 	// Create makes Open create the streams that are missing and mend those that differ; without it Open answers
@@ -121,6 +122,9 @@ func (c Config) withDefaults() Config {
 	}
 	c.AckWait = cmp.Or(c.AckWait, 30*time.Second)
 	c.Poll = cmp.Or(c.Poll, 500*time.Millisecond)
+	if c.Dir != "" {
+		c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
+	}
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	if c.Clock == nil {
 		c.Clock = time.Now

@@ -73,7 +73,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 // dial connects with errors that come out of order sent to the log instead of to stderr.
 func dial(cfg Config, url string, options ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect(url, append([]nats.Option{
-		nats.Name("lector"),
+		nats.Name("lector"), nats.Timeout(cfg.Timeout),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			cfg.Log(LevelWarn, "nats connection: "+err.Error())
 		}),
