@@ -420,3 +420,51 @@ func TestNamesOfObjects(t *testing.T) {
 		t.Errorf("stored %v, want %v", kinds, want)
 	}
 }
+
+// A step whose recurrent state is named alone has the node that it would have with the state, and puts its rows and that.
+func TestNamedState(t *testing.T) {
+	for _, spooled := range []bool{false, true} {
+		whole, named := cachetest.NewMemory(), cachetest.NewMemory()
+		put := func(store *cachetest.Memory, edit func(*cache.StepArgs)) (cache.Node, cache.Written, error) {
+			d := newDocument(store, count(100, 20))
+			if spooled {
+				d.space.Spool = cachetest.NewSpool(store, 1<<20)
+			}
+			a := d.args(0)
+			edit(&a)
+			if !spooled {
+				return d.space.PutStep(t.Context(), a)
+			}
+			step, err := d.space.Stage(t.Context(), a)
+			if err != nil {
+				return cache.Node{}, cache.Written{}, err
+			}
+			defer step.Close()
+			return step.Commit(t.Context())
+		}
+		want, all, err := put(whole, func(*cache.StepArgs) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, w, err := put(named, func(a *cache.StepArgs) { a.Named, a.Job = true, "" })
+		if err != nil || !sameNode(got, want) {
+			t.Errorf("spooled %v: node %+v, not %+v, %v", spooled, got, want, err)
+		}
+		rest := slices.DeleteFunc(whole.Names(), func(n string) bool { return strings.Contains(n, "/rolling/") })
+		if names := named.Names(); !slices.Equal(names, rest) || len(names) == len(whole.Names()) {
+			t.Errorf("spooled %v: stored %v, not %v", spooled, names, rest)
+		}
+		if w.Blobs != len(got.Rows) || all.Blobs != len(got.Rows)+len(got.State) || len(got.State) == 0 {
+			t.Errorf("spooled %v: wrote %+v, and %+v with the state", spooled, w, all)
+		}
+		if _, _, err := put(named, func(a *cache.StepArgs) { a.Named, a.Keep = true, true }); err == nil {
+			t.Errorf("spooled %v: a state is kept that is not stored", spooled)
+		}
+	}
+}
+
+func sameNode(a, b cache.Node) bool {
+	x, err := a.Encode()
+	y, err2 := b.Encode()
+	return errors.Join(err, err2) == nil && string(x) == string(y)
+}

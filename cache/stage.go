@@ -86,7 +86,10 @@ func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err 
 		return nil, err
 	}
 	rows, state := s.cut(rowSegments(a.Regions, a.From, a.To)), s.cut(fixedSegments(a.Regions))
-	sizes := sizesOf(append(rows[:len(rows):len(rows)], state...))
+	sizes := sizesOf(rows)
+	if !a.Named {
+		sizes = append(sizes, sizesOf(state)...)
+	}
 	early := s.Spool == nil // staged in the store: a name is all that the small objects need later
 	if early {
 		more, err := smallSizes(s.keepMark(a), n, rows, state)
@@ -130,6 +133,10 @@ func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
 		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores, hashed.Done) })
 	}
 	for i, b := range p.state {
+		if t.args.Named {
+			g.Go(func() error { t.state[i].name(b, cores, hashed.Done); return nil })
+			continue
+		}
 		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores, hashed.Done) })
 	}
 	hashed.Wait() // a small object that is synced before all is written would have the disk do its work twice
@@ -210,6 +217,12 @@ func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, cores turns
 	return err
 }
 
+// name describes a blob that is not staged.
+func (t *stagedBlob) name(b *body, cores turns, hashed func()) {
+	defer hashed()
+	t.Blob = Blob{b.sum(cores), b.size}
+}
+
 func sizesOf(bodies []*body) []int64 {
 	out := make([]int64, len(bodies))
 	for i, b := range bodies {
@@ -247,6 +260,9 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 		})
 	}
 	for i, b := range t.state {
+		if t.args.Named {
+			break
+		}
 		g.Go(func() (err error) {
 			wrote[len(t.rows)+i], err = t.space.putBlob(gctx, stateName(b.Digest), b.Size, b.staged)
 			return err
@@ -255,7 +271,7 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	if err := g.Wait(); err != nil {
 		return Node{}, w, err
 	}
-	for i, b := range append(blobsOf(t.rows), blobsOf(t.state)...) {
+	for i, b := range t.args.stored(append(blobsOf(t.rows), blobsOf(t.state)...), len(t.rows)) {
 		w.add(b, wrote[i])
 	}
 	n, err := t.space.putNode(ctx, t.Node, t.node)

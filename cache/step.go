@@ -13,7 +13,7 @@ import (
 // StepArgs is one finished chunk.
 type StepArgs struct {
 	Identity Identity
-	Job      string // whose rolling state it is; needed unless Keep
+	Job      string // whose rolling state it is; needed unless Keep or Named
 	Key      Key
 	Parent   Key // zero for the first chunk
 	From, To int
@@ -21,6 +21,7 @@ type StepArgs struct {
 	Regions  []Region // the whole state at To; only read
 	Probe    Probe
 	Keep     bool // keep the recurrent state; otherwise it lives until the job's next DropRolling
+	Named    bool // name the recurrent state in the node and do not store it: nobody will go on from there
 }
 
 // Written counts what one step put into the store.
@@ -65,7 +66,10 @@ func (s *Space) describe(a StepArgs) (Node, error) {
 	if err := s.check(a.Job); err != nil {
 		return Node{}, err
 	}
-	if a.Job == "" && !a.Keep {
+	if a.Keep && a.Named {
+		return Node{}, fmt.Errorf("store chunk [%d, %d): its recurrent state is to be kept and not to be stored", a.From, a.To)
+	}
+	if a.Job == "" && !a.Keep && !a.Named {
 		return Node{}, fmt.Errorf("store chunk [%d, %d): no job named for its rolling state", a.From, a.To)
 	}
 	return n, nil
@@ -155,6 +159,9 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 			}
 			blobs[i] = Blob{b.sum(nil), b.size}
 			b.digest = &blobs[i].Digest
+			if i >= first && a.Named {
+				return nil
+			}
 			name := s.blobName(blobs[i].Digest)
 			if i >= first {
 				name = stateName(blobs[i].Digest)
@@ -166,11 +173,19 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	if err := g.Wait(); err != nil {
 		return w, err
 	}
-	for i, b := range blobs {
+	for i, b := range a.stored(blobs, first) {
 		w.add(b, wrote[i])
 	}
 	n.Rows, n.State = blobs[:first:first], blobs[first:]
 	return w, nil
+}
+
+// stored are those of a step's blobs that it puts into the store: the first ones are of its rows, the others of its state.
+func (a StepArgs) stored(blobs []Blob, rows int) []Blob {
+	if a.Named {
+		return blobs[:rows]
+	}
+	return blobs
 }
 
 // direct is a body that was not staged.

@@ -38,17 +38,22 @@ func TestCrashAtEveryEffectOnS3(t *testing.T) {
 	}
 }
 
-func inFolder(r *rig) world {
+func inFolder(r *rig) world { return inFolderWith(r, dir.Options{}) }
+
+// inScratch waits for no disk: the end of a process takes nothing that it wrote.
+func inScratch(r *rig) world { return inFolderWith(r, dir.Options{Unsynced: true}) }
+
+func inFolderWith(r *rig, o dir.Options) world {
 	folder := r.TempDir()
 	view := func() cache.Store {
-		s, err := dir.Open(folder)
+		s, err := dir.OpenWith(folder, o)
 		if err != nil {
 			r.Fatal(err)
 		}
 		r.Cleanup(func() { s.Close() })
 		return s
 	}
-	return world{store: view, check: func() { sameObjects(r, view()) }}
+	return world{store: view, check: func(plain func(*rig)) { sameObjects(r, view(), plain) }}
 }
 
 // inBucket gives every run a prefix of its own.
@@ -77,8 +82,8 @@ func inBucket(server *s3test.Server) func(*rig) world {
 				}
 				return sp, func() { sp.Close() }
 			},
-			check: func() {
-				sameObjects(r, view())
+			check: func(plain func(*rig)) {
+				sameObjects(r, view(), plain)
 				if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
 					r.Errorf("the spool's folder has %v beside its lock (%v)", left, err)
 				}
@@ -88,14 +93,11 @@ func inBucket(server *s3test.Server) func(*rig) world {
 }
 
 // sameObjects holds a store against one where nobody was killed: no object is missing, none is left.
-func sameObjects(r *rig, s cache.Store) {
+func sameObjects(r *rig, s cache.Store, plain func(*rig)) {
 	r.Helper()
-	plain := newRig(r.T)
-	c := crashes{tokens: realTokens, spread: realSpread, world: inMemory(false)}
-	w := c.world(plain)
-	c.submit(plain, w)
-	c.work(plain, w, nil)
-	if got, want := namesOf(r, s, ""), plain.store.Names(); fmt.Sprint(got) != fmt.Sprint(want) {
+	beside := newRig(r.T)
+	plain(beside)
+	if got, want := namesOf(r, s, ""), beside.store.Names(); fmt.Sprint(got) != fmt.Sprint(want) {
 		r.Errorf("the store has\n%v\nwant\n%v", got, want)
 	}
 }

@@ -241,13 +241,13 @@ type world struct {
 	store func() cache.Store // a view of its own
 	// spool is what a process stages in, nil for what its store has, and how the end of the process leaves it.
 	spool func(cache.Store) (spool cache.Stager, end func())
-	check func() // after all
+	check func(plain func(*rig)) // after all; plain does the same in a rig where nobody dies
 }
 
 // inMemory has what the rig has, and a spool that goes with its process.
 func inMemory(spooled bool) func(*rig) world {
 	return func(r *rig) world {
-		w := world{store: func() cache.Store { return r.store }, check: func() {}}
+		w := world{store: func() cache.Store { return r.store }, check: func(func(*rig)) {}}
 		if spooled {
 			w.spool = func(s cache.Store) (cache.Stager, func()) { return cachetest.NewSpool(s, 1<<20), func() {} }
 		}
@@ -269,30 +269,31 @@ type crashes struct {
 func (c crashes) run(t *testing.T) int {
 	life := &mortal{}
 	want := ""
-	c.in(t, func(t *testing.T) {
+	inTime(t, c.bubble, func(t *testing.T) {
 		r := newRig(t)
 		w := c.world(r)
 		id := c.submit(r, w)
 		c.work(r, w, life)
 		want = r.receipt(id).HandleDigest
-		w.check()
+		w.check(c.plain)
 	})
 	for _, at := range life.effects {
-		c.in(t, func(t *testing.T) {
+		inTime(t, c.bubble, func(t *testing.T) {
 			if !c.bubble {
 				t.Parallel()
 			}
 			c.die(newRig(t), &mortal{at: at}, want)
 		})
 		if c.both {
-			c.in(t, func(t *testing.T) { c.die(newRig(t), &mortal{at: at, after: true}, want) })
+			inTime(t, c.bubble, func(t *testing.T) { c.die(newRig(t), &mortal{at: at, after: true}, want) })
 		}
 	}
 	return len(life.effects)
 }
 
-func (c crashes) in(t *testing.T, do func(*testing.T)) {
-	if c.bubble {
+// inTime runs a part of a test in a time of its own, or in ours.
+func inTime(t *testing.T, bubble bool, do func(*testing.T)) {
+	if bubble {
 		synctest.Test(t, do)
 		return
 	}
@@ -302,21 +303,32 @@ func (c crashes) in(t *testing.T, do func(*testing.T)) {
 // submit stores the document and its order.
 func (c crashes) submit(r *rig, w world) string {
 	r.Helper()
-	d, err := worker.StoreDocument(r.Context(), &cache.Space{Store: w.store()}, prose(c.tokens))
-	if err != nil {
-		r.Fatal(err)
-	}
-	return r.submit(worker.NewIngest(r.identity(), d, worker.IngestOptions{
-		TTL: time.Hour, Submitted: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Tokens: c.tokens,
+	return r.submit(r.ingestJobIn(w.store(), prose(c.tokens), worker.IngestOptions{
+		TTL: time.Hour, Submitted: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 	}))
+}
+
+// plain does the same where nobody dies and nothing is staged.
+func (c crashes) plain(r *rig) {
+	w := inMemory(false)(r)
+	c.submit(r, w)
+	c.work(r, w, nil)
 }
 
 // work lets a process, mortal or not (nil), work on the next delivery, with views of its own.
 func (c crashes) work(r *rig, w world, life *mortal) {
 	r.Helper()
-	p := r.another(r.toy)
+	p, end := r.process(w, life)
+	defer end()
 	p.Config.KeepSpread = c.spread
-	store, end := w.store(), func() {}
+	r.turn(p)
+}
+
+// process has views of a world of its own, and is mortal or not (nil).
+func (r *rig) process(w world, life *mortal) (p *worker.Worker, end func()) {
+	r.Helper()
+	p, end = r.another(r.toy), func() {}
+	store := w.store()
 	if life != nil {
 		p.Queue, store = mortalQueue{r.queue, life}, mortalView(store, life)
 	}
@@ -327,8 +339,7 @@ func (c crashes) work(r *rig, w world, life *mortal) {
 			p.Space.Spool = mortalStager{p.Space.Spool, life, false}
 		}
 	}
-	defer end()
-	r.turn(p)
+	return p, end
 }
 
 // die kills one process at one effect, and checks what is left and what the next one makes of it.
@@ -357,7 +368,7 @@ func (c crashes) die(r *rig, life *mortal, want string) {
 	if events := r.types(id); events[len(events)-1] != queue.EventDone {
 		r.Errorf("%s: the story ends with %s", died, events[len(events)-1])
 	}
-	w.check()
+	w.check(c.plain)
 }
 
 // lost counts the finished cells that the store does not have, which are those that the story told of, and holds every

@@ -14,20 +14,14 @@ import (
 // make: cells end at the multiples of the grid and at the end. A nil keeper keeps nothing.
 type keeper struct {
 	*resume
-	nodes []cache.Node // up to the last multiple of the grid that is stored
-	// back is the state at the last boundary within a handle that holds token ids alone: rolling to the job's end, since
-	// another attempt goes on from there.
-	back    []cache.Blob
-	pending *upload // of the last of nodes, while it is on its way into the store
+	nodes   []cache.Node // up to the last multiple of the grid that is stored
+	pending *upload      // of the last of nodes, while it is on its way into the store
 }
 
 // newKeeper begins with the whole cells of what was restored. A last cell that ends between two multiples of the grid is not
 // one of the extended document: its rows are stored again with those that follow.
 func newKeeper(r *resume, m cache.Manifest) *keeper {
 	k := &keeper{resume: r}
-	if r.document != nil {
-		k.back = m.State
-	}
 	var parent cache.Key
 	for _, c := range m.Chunks {
 		if c.To%r.identity.Grid != 0 {
@@ -42,8 +36,9 @@ func newKeeper(r *resume, m cache.Manifest) *keeper {
 	return k
 }
 
-// boundary stores the state when the sequence stands at a multiple of the grid. Nothing but the node is wanted of
-// it later, so its recurrent state is rolling.
+// boundary stores the cell when the sequence stands at a multiple of the grid. Nothing but the node is wanted of it later:
+// every attempt goes on from the handle. Where that holds token ids alone, one goes on from the state within them that was
+// stored last, which is rolling.
 func (k *keeper) boundary(ctx context.Context) error {
 	if k == nil || int(k.seq.Pos())%k.identity.Grid != 0 {
 		return nil
@@ -64,7 +59,7 @@ func (k *keeper) put(ctx context.Context, probe engine.Probe, keep bool) error {
 	if len(k.nodes) < i {
 		return fmt.Errorf("store state at %d: cell %d of %d was not stored: %w", len(tokens), len(k.nodes), i, engine.ErrState)
 	}
-	step := cache.StepArgs{Key: keys[i], To: ends[i], Probe: storedProbe(probe), Keep: keep}
+	step := cache.StepArgs{Key: keys[i], To: ends[i], Probe: storedProbe(probe), Keep: keep, Named: !keep && !k.reread(ends[i])}
 	if i > 0 {
 		step.Parent, step.From = keys[i-1], ends[i-1]
 	}
@@ -72,6 +67,9 @@ func (k *keeper) put(ctx context.Context, probe engine.Probe, keep bool) error {
 	k.nodes = k.nodes[:i]
 	return k.store(ctx, step)
 }
+
+// reread says that another attempt would go on from the state at a boundary, were it stored.
+func (k *keeper) reread(end int) bool { return k.document != nil && end <= k.manifest.Tokens }
 
 // store makes the cell durable. Where the space can stage it, the store takes it while the text goes on; behind the last
 // one there is none.
@@ -114,12 +112,11 @@ func (k *keeper) landed(ctx context.Context) error {
 	return k.attempt.landed(ctx, u, storing{&t.Store, &t.Held, &t.Behind})
 }
 
-// dropSuperseded gives up the rolling state before a node that is stored now, but for what another attempt goes on from.
+// dropSuperseded gives up the rolling state before that of a node which is stored now.
 func (k *keeper) dropSuperseded(ctx context.Context, n cache.Node) error {
-	if k.document != nil && n.To <= k.manifest.Tokens {
-		k.back = n.State
+	if !k.reread(n.To) {
+		return nil // it has none, and another attempt goes on from what there is
 	}
-	n.State = slices.Concat(n.State, k.back)
 	if err := k.Space.DropRolling(ctx, k.job.ID, &n); err != nil {
 		return fmt.Errorf("drop superseded state: %w", err)
 	}

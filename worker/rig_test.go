@@ -64,7 +64,12 @@ func (r *rig) identity() cache.Identity {
 // ingestJob stores a document and builds the order for it.
 func (r *rig) ingestJob(tokens []int32, o worker.IngestOptions) queue.Job {
 	r.Helper()
-	d, err := worker.StoreDocument(r.Context(), &cache.Space{Store: r.store}, tokens)
+	return r.ingestJobIn(r.store, tokens, o)
+}
+
+func (r *rig) ingestJobIn(store cache.Store, tokens []int32, o worker.IngestOptions) queue.Job {
+	r.Helper()
+	d, err := worker.StoreDocument(r.Context(), &cache.Space{Store: store}, tokens)
 	if err != nil {
 		r.Fatal(err)
 	}
