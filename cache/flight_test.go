@@ -45,7 +45,7 @@ func (c *crowd) Get(ctx context.Context, name string, off, n int64) (io.ReadClos
 	select {
 	case <-c.all:
 		return c.Store.Get(ctx, name, off, n)
-	case <-time.After(10 * time.Second): // only a restore that reads fewer at a time waits so long
+	case <-time.After(time.Minute): // only a restore that reads fewer at a time waits so long
 		return nil, fmt.Errorf("get %s: %d reads came, not %d", name, c.arrived, c.want)
 	}
 }

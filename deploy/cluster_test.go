@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -13,29 +12,23 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"lector/cache/s3/s3test"
 	"lector/queue"
 	"lector/queue/jetstream"
 )
-
-// free is a port of the loopback interface that nobody listens on.
-func free(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
 
 // cluster starts the three servers of nats/cluster on loopback, with nothing changed but addresses and folders.
 func cluster(t *testing.T) (urls string) {
 	t.Helper()
 	t.Setenv("LECTOR_NATS_PASSWORD", "a-password")
 	names := []string{"nats1", "nats2", "nats3"}
+	free, err := s3test.FreePorts(len(names))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ports := map[string]int{}
-	for _, name := range names {
-		ports[name] = free(t)
+	for i, name := range names {
+		ports[name] = free[i]
 	}
 	for _, name := range names {
 		o, err := server.ProcessConfigFile(filepath.Join("nats", "cluster", name+".conf"))
@@ -64,7 +57,7 @@ func cluster(t *testing.T) (urls string) {
 		}
 		s.Start()
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		if !s.ReadyForConnections(20 * time.Second) {
+		if !s.ReadyForConnections(time.Minute) {
 			t.Fatalf("%s does not start", name)
 		}
 		urls += "," + s.ClientURL()
@@ -75,7 +68,7 @@ func cluster(t *testing.T) (urls string) {
 // The example cluster takes the queue with three copies of everything, and only with the password.
 func TestClusterTakesTheQueue(t *testing.T) {
 	urls := cluster(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cfg := jetstream.Config{URL: urls, Create: true, Replicas: 3, Timeout: 20 * time.Second, Model: "model", Options: []nats.Option{nats.UserInfo("lector", "a-password")}}
 	var q *jetstream.Queue

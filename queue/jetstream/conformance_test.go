@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// ackWait leaves a loaded machine room for an Extend in time.
-const ackWait = 600 * time.Millisecond
+// ackWait leaves a loaded machine room for an Extend in time, and for the steps between two.
+const ackWait = 2 * time.Second
 
 func config(dir string) jetstream.Config {
 	return jetstream.Config{Dir: dir, Model: queuetest.Model, AckWait: ackWait, Poll: 20 * time.Millisecond}
@@ -56,6 +56,7 @@ func serve(t *testing.T, cfg jetstream.Config) (*jetstream.Server, *jetstream.Qu
 
 func TestConformance(t *testing.T) {
 	queuetest.Run(t, func(t *testing.T) queuetest.Subject {
+		t.Parallel() // most of their time they wait
 		cfg := config(t.TempDir())
 		s, q := serve(t, cfg)
 		return queuetest.Subject{

@@ -204,7 +204,7 @@ func (q *Queue) editCount(ctx context.Context, tenant string, change func(*tenan
 		if err := decodeSetting(b, &c, "submits of tenant "+tenant); err != nil {
 			return nil, err
 		}
-		if c.Day != today {
+		if c.Day < today { // who asked just before midnight counts for the new day, too
 			c = tenantCount{Day: today, Open: c.Open}
 		}
 		err := change(&c)

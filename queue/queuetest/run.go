@@ -25,7 +25,7 @@ type Subject struct {
 const Model = "model-1"
 
 // patience bounds every wait of the suite; a correct queue comes nowhere near it.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // Run checks that the queues which open returns mean what package queue says. Each test opens its own, empty, and
 // closes it; open registers whatever else is to be cleaned up.
@@ -72,9 +72,10 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			subject := open(t) // which may wait for other tests first
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			f := &fixture{T: t, ctx: ctx, Subject: open(t)}
+			f := &fixture{T: t, ctx: ctx, Subject: subject}
 			defer func() { f.ok(f.Queue.Close()) }()
 			tt.run(f)
 		})

@@ -72,9 +72,9 @@ func cancelRunning(f *fixture) {
 		f.Fatal("nobody nudged the worker")
 	}
 	f.is(d.Extend(f.ctx), queue.ErrCancelled)
-	f.Pass(f.AckWait / 2)
+	f.Pass(f.AckWait * 5 / 8)
 	f.is(d.Extend(f.ctx), queue.ErrCancelled) // it still extends
-	f.Pass(f.AckWait * 3 / 4)
+	f.Pass(f.AckWait * 5 / 8)
 	f.ok(f.Queue.SetStatus(f.ctx, queue.Status{Job: d.Job(), State: queue.Cancelled, Attempts: 1, Result: []byte(`{"part":1}`)}))
 	f.ok(d.Extend(f.ctx))
 	f.ok(d.Done(f.ctx))

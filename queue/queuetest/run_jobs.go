@@ -217,10 +217,10 @@ func settledOnce(f *fixture) {
 
 func retry(f *fixture) {
 	f.submit(ingestJob("again"))
-	f.ok(f.next("again", 1).Retry(f.ctx, f.AckWait/2))
+	f.ok(f.next("again", 1).Retry(f.ctx, f.AckWait))
 	f.state("again", queue.Queued, 1)
 	f.none()
-	f.Pass(f.AckWait / 2)
+	f.Pass(f.AckWait)
 	d := f.next("again", 2)
 	f.state("again", queue.Running, 2)
 	f.ok(d.Retry(f.ctx, 0))

@@ -39,7 +39,7 @@ func overNetwork(b *testing.B, cells int) {
 func inProcess(b *testing.B, cells int) {
 	f := newFleet(b)
 	f.space = &cache.Space{Store: cachetest.NewMemory()}
-	s, err := jetstream.Embedded(b.Context(), jetstream.Config{Dir: b.TempDir(), Model: f.id.Model.String(), AckWait: ackWait})
+	s, err := jetstream.Embedded(b.Context(), jetstream.Config{Dir: b.TempDir(), Model: f.id.Model.String(), AckWait: f.ackWait})
 	if err != nil {
 		b.Fatal(err)
 	}

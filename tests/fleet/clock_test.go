@@ -25,7 +25,7 @@ func (c *hostClock) start(by time.Duration) *hostClock { c.jump(by); return c }
 func (f *fleet) on(c *hostClock) *jetstream.Queue {
 	f.Helper()
 	q, err := jetstream.Open(f.Context(), jetstream.Config{
-		URL: f.url, Create: true, Model: f.id.Model.String(), AckWait: ackWait, Poll: 20 * time.Millisecond, Timeout: time.Second, Clock: c.now,
+		URL: f.url, Create: true, Model: f.id.Model.String(), AckWait: f.ackWait, Poll: 20 * time.Millisecond, Timeout: 20 * time.Second, Clock: c.now,
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -23,15 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ackWait leaves a loaded machine room for a heartbeat in time.
-const ackWait = 3 * time.Second
+// cutWait is how long a delivery stands where a worker is cut off: it leaves a loaded machine room for a heartbeat in time.
+const cutWait = 3 * time.Second
 
 // fleet is one NATS server and one store, for any number of workers.
 type fleet struct {
 	testing.TB
-	url   string
-	space *cache.Space
-	id    cache.Identity
+	url     string
+	ackWait time.Duration
+	space   *cache.Space
+	id      cache.Identity
 }
 
 func newFleet(t testing.TB) *fleet {
@@ -42,7 +43,7 @@ func newFleet(t testing.TB) *fleet {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("server is not ready")
 	}
 	store, err := dir.Open(t.TempDir())
@@ -50,7 +51,7 @@ func newFleet(t testing.TB) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	f := &fleet{TB: t, url: s.ClientURL(), space: &cache.Space{Store: store}}
+	f := &fleet{TB: t, url: s.ClientURL(), ackWait: time.Minute, space: &cache.Space{Store: store}}
 	id, err := (&enginetest.Toy{}).Identity()
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +64,15 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// queue opens the fleet's queue over a network of its own.
+// queue opens the fleet's queue over a network of its own, where what is asked when it is cut is given up soon.
 func (f *fleet) queue(url string) *jetstream.Queue {
 	f.Helper()
+	timeout := 20 * time.Second
+	if url != f.url {
+		timeout = time.Second
+	}
 	q, err := jetstream.Open(f.Context(), jetstream.Config{
-		URL: url, Create: true, Model: f.id.Model.String(), AckWait: ackWait, Poll: 20 * time.Millisecond, Timeout: time.Second,
+		URL: url, Create: true, Model: f.id.Model.String(), AckWait: f.ackWait, Poll: 20 * time.Millisecond, Timeout: timeout,
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -86,7 +91,7 @@ func (f *fleet) start(w *worker.Worker) {
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	w.Space, w.Tokenizer = f.space, enginetest.ToyTokenizer{}
-	w.Config = worker.Config{AckWait: ackWait, WaitPoll: 20 * time.Millisecond, RetryMin: time.Millisecond}
+	w.Config = worker.Config{AckWait: f.ackWait, WaitPoll: 20 * time.Millisecond, RetryMin: time.Millisecond}
 	work.Go(func() {
 		if err := w.Run(ctx); err != nil {
 			f.Errorf("worker %s ended: %v", w.Host, err)
@@ -119,7 +124,7 @@ func (f *fleet) submit(q queue.Queue, tokens []int32) string {
 // done waits for a job and returns its receipt and its story.
 func (f *fleet) done(q queue.Queue, id string) (r worker.Receipt, story []queue.Event) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(f.Context(), 3*time.Minute)
 	defer cancel()
 	err := q.Follow(ctx, id, func(e queue.Event) bool {
 		story = append(story, e)
@@ -142,6 +147,7 @@ func (f *fleet) done(q queue.Queue, id string) (r worker.Receipt, story []queue.
 // another's, and its word is not in the story. When the network is back it goes on with other jobs.
 func TestCutOffWorkerIsFenced(t *testing.T) {
 	f := newFleet(t)
+	f.ackWait = cutWait
 	u, err := url.Parse(f.url)
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +199,7 @@ func TestCutOffWorkerIsFenced(t *testing.T) {
 // A network that is away for less than a delivery stands costs nothing: the same attempt ends the job.
 func TestShortPartition(t *testing.T) {
 	f := newFleet(t)
+	f.ackWait = cutWait
 	u, err := url.Parse(f.url)
 	if err != nil {
 		t.Fatal(err)

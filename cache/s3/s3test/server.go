@@ -49,7 +49,11 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Skip(err)
 	}
-	address := freeAddress(t)
+	ports, err := FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	s := &Server{Endpoint: "http://" + address, AccessKey: "test", SecretKey: "testsecret", folder: t.TempDir()}
 	var said bytes.Buffer
 	cmd := exec.Command(program, "--quiet", "--access", s.AccessKey, "--secret", s.SecretKey, "--port", address, "--keep-alive", "posix", s.folder)
@@ -63,7 +67,7 @@ func Start(t testing.TB) *Server {
 		cmd.Process.Kill()
 		<-ended
 	})
-	for range 200 {
+	for range 2400 { // a minute
 		if answers(s.Endpoint) {
 			return s
 		}
@@ -78,14 +82,27 @@ func Start(t testing.TB) *Server {
 	return nil
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// FreePorts are n ports of the loopback interface that nobody listens at. They are below those that a system gives to
+// connections and to listeners that name none, so that nobody takes one by chance before it is used.
+func FreePorts(n int) (ports []int, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a place to begin at that the system gives nobody else soon
 	if err != nil {
-		t.Fatal(err)
+		return nil, fmt.Errorf("look for free ports: %w", err)
 	}
 	defer l.Close()
-	return l.Addr().String()
+	const first, count = 20_000, 12_000
+	begin := l.Addr().(*net.TCPAddr).Port
+	for i := 0; i < count && len(ports) < n; i++ {
+		port := first + (begin+i)%count
+		if one, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			ports = append(ports, port)
+			one.Close()
+		}
+	}
+	if len(ports) < n {
+		return nil, fmt.Errorf("%d of %d ports from %d on are free, %d are wanted", len(ports), count, first, n)
+	}
+	return ports, nil
 }
 
 func answers(endpoint string) bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -44,9 +43,11 @@ type fleet struct {
 
 // start brings everything up.
 func (f *fleet) start(ctx context.Context) error {
-	for range nodes {
-		f.ports, f.routes = append(f.ports, freePort()), append(f.routes, freePort())
+	free, err := s3test.FreePorts(2*nodes + 1)
+	if err != nil {
+		return err
 	}
+	f.ports, f.routes, f.s3Address = free[:nodes], free[nodes:2*nodes], fmt.Sprintf("127.0.0.1:%d", free[2*nodes])
 	for i := range nodes {
 		if err := f.startNode(i); err != nil {
 			return err
@@ -90,7 +91,7 @@ func (f *fleet) startNode(i int) error {
 		return fmt.Errorf("start NATS node %d: %w", i, err)
 	}
 	go s.Start()
-	if i == 0 && f.servers[0] == nil || s.ReadyForConnections(20*time.Second) {
+	if i == 0 && f.servers[0] == nil || s.ReadyForConnections(time.Minute) {
 		f.mu.Lock()
 		f.servers[i] = s
 		f.mu.Unlock()
@@ -119,7 +120,6 @@ func (f *fleet) startS3(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(folder, bucketName), 0o755); err != nil {
 		return err
 	}
-	f.s3Address = fmt.Sprintf("127.0.0.1:%d", freePort())
 	f.s3 = exec.Command(program, "--quiet", "--access", accessKey, "--secret", secretKey, "--port", f.s3Address, "--keep-alive", "posix", folder)
 	if err := f.s3.Start(); err != nil {
 		return fmt.Errorf("start the S3 server: %w", err)
@@ -261,14 +261,4 @@ func (f *fleet) close() error {
 		_ = f.s3.Wait() // killed
 	}
 	return nil
-}
-
-// freePort is a port that nobody listens at now.
-func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
