@@ -33,6 +33,9 @@ type Config struct {
 	// ResultMessage is the most bytes of a resume's result that travel in messages; a larger one is told without its texts,
 	// which are in the store. Default 400 KiB.
 	ResultMessage int
+	// StoreSync is what receipts and results that have a handle say of the store: "none" where it does not wait for the disk,
+	// so that a power cut may take what they name. Default: nothing, it waits.
+	StoreSync string
 	// Vocabulary is the number of ids that have a token; the output head may have more rows, and an id from here
 	// on is never chosen. Default: the rows of the head.
 	Vocabulary int

@@ -62,7 +62,7 @@ func (in *ingest) partial(ctx context.Context) error {
 		return err
 	}
 	in.receipt.Partial = in.done()
-	in.receipt.Name, in.receipt.Host, in.receipt.Attempt = in.order.Name, in.Host, in.delivery.Attempt()
+	in.sender()
 	if i := len(in.nodes) - 1; i >= 0 {
 		if err := in.keepLast(ctx, i); err != nil {
 			return err

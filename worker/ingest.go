@@ -438,10 +438,16 @@ func (in *ingest) publish(ctx context.Context) error {
 	return nil
 }
 
+// sender says in the receipt whose it is.
+func (in *ingest) sender() {
+	in.receipt.Name, in.receipt.Host, in.receipt.Attempt = in.order.Name, in.Host, in.delivery.Attempt()
+	in.receipt.StoreSync = in.Config.StoreSync
+}
+
 // sign completes the receipt.
 func (in *ingest) sign(h cache.Handle, m cache.Manifest) {
 	d := cache.Sum(h.Encode())
-	in.receipt.Name, in.receipt.Host, in.receipt.Attempt = in.order.Name, in.Host, in.delivery.Attempt()
+	in.sender()
 	in.receipt.Handle, in.receipt.HandleDigest, in.receipt.StateBytes = cache.HandleName(d), d.String(), m.Bytes
 	if !h.Expires.IsZero() {
 		in.receipt.Expires = &h.Expires

@@ -165,6 +165,7 @@ func (r *resume) publish(ctx context.Context, k kept) error {
 	}
 	d := cache.Sum(h.Encode())
 	r.result.Handle, r.result.HandleDigest, r.result.StateBytes = cache.HandleName(d), d.String(), m.Bytes
+	r.result.StoreSync = r.Config.StoreSync
 	r.reached(h.Tokens)
 	return nil
 }

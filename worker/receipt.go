@@ -21,7 +21,8 @@ type Receipt struct {
 	WrittenBytes int64             `json:"written_bytes"`     // stored by this attempt
 	ReusedBytes  int64             `json:"reused_bytes"`      // wanted by this attempt and there already
 	Seconds      IngestSeconds     `json:"seconds"`
-	Engine       engine.ChunkStats `json:"engine"` // of the computed chunks
+	StoreSync    string            `json:"store_sync,omitempty"` // Config.StoreSync of the worker
+	Engine       engine.ChunkStats `json:"engine"`               // of the computed chunks
 	Host         string            `json:"host"`
 	Attempt      int               `json:"attempt"`
 }
@@ -79,6 +80,7 @@ type Result struct {
 	Handle       string        `json:"handle,omitempty"` // of the extended state, when it was to be kept
 	HandleDigest string        `json:"handle_digest,omitempty"`
 	StateBytes   int64         `json:"state_bytes,omitempty"` // of that handle: what a resume reads
+	StoreSync    string        `json:"store_sync,omitempty"`  // of its store: Config.StoreSync of the worker
 	Seed         uint64        `json:"seed"`
 	Stored       bool          `json:"stored,omitempty"` // too large for a message: texts and ids are in the store's result of the job alone
 	Host         string        `json:"host"`

@@ -51,6 +51,7 @@ type checkup struct {
 	Version string         `json:"version"`
 	System  string         `json:"system"`
 	Go      string         `json:"go"`
+	Store   storeSetting   `json:"store"`
 	Devices []deviceStatus `json:"devices"`
 	Device  string         `json:"device"` // that was tested
 	Class   string         `json:"class"`
@@ -78,8 +79,8 @@ type deviceStatus struct {
 }
 
 func (a *app) doctor(ctx context.Context, f doctorFlags) error {
-	if f.tokens < 1 || f.tokens > 4096 {
-		return badInput(fmt.Errorf("--prompt %d: 1 to 4096 tokens", f.tokens))
+	if f.tokens < 2 || f.tokens > 4096 { // of one token the draft head has no row to compare
+		return badInput(fmt.Errorf("--prompt %d: 2 to 4096 tokens", f.tokens))
 	}
 	r, err := a.examine(ctx, f.tokens)
 	if err != nil {
@@ -105,6 +106,10 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 // examine lists devices and tests one.
 func (a *app) examine(ctx context.Context, tokens int) (*checkup, error) {
 	r := &checkup{Version: version(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Devices: a.devices()}
+	var err error
+	if r.Store, err = a.storeSetting(); err != nil {
+		return nil, err
+	}
 	device, err := a.openBackend(nil)
 	if err != nil {
 		return nil, err
@@ -180,7 +185,7 @@ func (a *app) compare(ctx context.Context, device *computing, tokens int) (oracl
 
 func (r *checkup) print(a *app) error {
 	t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "system\t%s, %s\n", r.System, r.Go)
+	fmt.Fprintf(t, "system\t%s, %s\nstore\t%s\n", r.System, r.Go, r.Store)
 	for _, d := range r.Devices {
 		here := "here"
 		if !d.Here {

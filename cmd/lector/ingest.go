@@ -82,6 +82,7 @@ func (a *app) ingest(ctx context.Context, path string, f ingestFlags) error {
 	if f.asJSON {
 		return json.NewEncoder(a.out).Encode(receipt)
 	}
+	a.noteSync(receipt.StoreSync, receipt.Host)
 	if receipt.Adopted {
 		a.note("%s: %d tokens, read before; the handle of then holds", name, receipt.Tokens.Total)
 		_, err = fmt.Fprintln(a.out, receipt.Handle)

@@ -298,6 +298,9 @@ func (a *app) printJob(s queue.Status) error {
 			row("tokens", "%d: %d restored, %d computed", r.Tokens.Total, r.Tokens.Restored, r.Tokens.Computed)
 		}
 		row("host", "%s, %.1f s", r.Host, r.Seconds.Total)
+		if r.StoreSync != "" {
+			row("store", "did not wait for the disk (--store-sync %s): a power cut may take the state", r.StoreSync)
+		}
 		for _, e := range r.Early {
 			row("handle at", "%d: %s", e.Tokens, e.Handle)
 		}

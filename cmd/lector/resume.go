@@ -380,6 +380,7 @@ func (a *app) printResult(r worker.Result, f resumeFlags) error {
 			r.Timings.Store, r.Timings.Behind, size(r.StateBytes))
 	}
 	if r.Handle != "" {
+		a.noteSync(r.StoreSync, r.Host)
 		a.note("extended state: %s", r.Handle)
 	}
 	return nil

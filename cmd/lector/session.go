@@ -163,6 +163,9 @@ func (s *session) worker(announce func(queue.Job)) *worker.Worker {
 		Tokenizer: s.model.text, Salt: s.salts[0], OldSalts: s.salts[1:], Log: s.log, Host: host, Meter: s.watched.metersOf(r), Tracer: s.drawer(),
 	}
 	w.Config.AckWait = s.app.ackWait
+	if s.app.sync == syncNone {
+		w.Config.StoreSync = syncNone
+	}
 	w.Clock = s.joined.Now // deadlines are the queue's, whatever this host's clock says
 	if s.model.tokenizer != nil {
 		w.Config.Vocabulary = s.model.tokenizer.Vocabulary()

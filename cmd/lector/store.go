@@ -19,15 +19,12 @@ import (
 // openStore opens what --store names: a folder, or a bucket as s3://bucket/prefix?endpoint=...&region=...
 // The closer lets go of the store.
 func openStore(ctx context.Context, a *app) (cache.Store, io.Closer, error) {
-	if a.sync != "" && a.sync != syncDisk && a.sync != syncNone {
-		return nil, nil, badInput(fmt.Errorf("--store-sync %s: it is %s or %s", a.sync, syncDisk, syncNone))
+	if err := a.checkSync(); err != nil {
+		return nil, nil, err
 	}
 	if scheme, _, ok := strings.Cut(a.store, "://"); ok {
 		if scheme != "s3" {
 			return nil, nil, badInput(fmt.Errorf("store %q: lector keeps snapshots in a folder or in s3://, not in %s://", a.store, scheme))
-		}
-		if a.sync == syncNone {
-			return nil, nil, badInput(fmt.Errorf("--store-sync %s: a bucket's server says when it has stored; leave it out, or name a folder with --store", syncNone))
 		}
 		opt, err := parseBucket(a.store)
 		if err != nil {
@@ -58,6 +55,54 @@ const (
 	syncDisk = "disk"
 	syncNone = "none"
 )
+
+func (a *app) checkSync() error {
+	switch {
+	case a.sync != "" && a.sync != syncDisk && a.sync != syncNone:
+		return badInput(fmt.Errorf("--store-sync %s: it is %s or %s", a.sync, syncDisk, syncNone))
+	case a.sync == syncNone && strings.HasPrefix(a.store, "s3://"):
+		return badInput(fmt.Errorf("--store-sync %s: a bucket's server says when it has stored; leave it out, or name a folder with --store", syncNone))
+	}
+	return nil
+}
+
+// noteSync says of a handle that another process made whether the store waited for it; that this one does not was said.
+func (a *app) noteSync(sync, host string) {
+	if sync == syncNone && a.sync != syncNone {
+		a.note("the worker on %s did not wait for the disk (--store-sync %s): a power cut may take what it stored last", host, sync)
+	}
+}
+
+// storeSetting is where states go and what is waited for, as doctor tells it. It opens nothing.
+type storeSetting struct {
+	Place string `json:"place"` // a folder, or a bucket and what is set of it
+	Sync  string `json:"sync"`  // what a write waits for: disk, none or, of a bucket, server
+}
+
+func (a *app) storeSetting() (s storeSetting, err error) {
+	if err := a.checkSync(); err != nil {
+		return s, err
+	}
+	if strings.Contains(a.store, "://") {
+		return storeSetting{Place: a.store, Sync: "server"}, nil
+	}
+	s.Sync = a.sync
+	if s.Sync == "" {
+		s.Sync = syncDisk
+	}
+	s.Place, err = a.storeFolder()
+	return s, err
+}
+
+func (s storeSetting) String() string {
+	switch s.Sync {
+	case syncNone:
+		return s.Place + ": does not wait for the disk (--store-sync none): a power cut may take what is stored last"
+	case syncDisk:
+		return s.Place + ": waits for the disk"
+	}
+	return s.Place + ": its server says when it has stored"
+}
 
 // storeFolder is --store, or a folder of the data folder.
 func (a *app) storeFolder() (string, error) {
