@@ -159,7 +159,7 @@ func CopyExactly(ctx context.Context, w io.Writer, body io.ReadSeeker, size int6
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	n, err := copyPieces(&exactly{ctx, w, size}, body)
+	n, err := copyPieces(&exactly{ctx, w, size}, body, size)
 	switch {
 	case errors.Is(err, errLong):
 		return fmt.Errorf("body has more than its %d bytes", size)
@@ -172,12 +172,13 @@ func CopyExactly(ctx context.Context, w io.Writer, body io.ReadSeeker, size int6
 }
 
 // copyPieces copies from where the body lies, when it can write itself, and else by large pieces. A file cannot be
-// left to itself: it would look for ways to hand its bytes over that an exact writer hides.
-func copyPieces(w io.Writer, from io.Reader) (int64, error) {
+// left to itself: it would look for ways to hand its bytes over that an exact writer hides. A small object gets a small
+// buffer: clearing a large one would take longer than writing it.
+func copyPieces(w io.Writer, from io.Reader, size int64) (int64, error) {
 	if b, ok := from.(*body); ok {
 		return b.WriteTo(w)
 	}
-	return io.CopyBuffer(w, struct{ io.Reader }{from}, make([]byte, bodyPiece))
+	return io.CopyBuffer(w, struct{ io.Reader }{from}, make([]byte, min(bodyPiece, max(size, 0)+1)))
 }
 
 // errLong stops a body that goes on after its size.
