@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash"
@@ -47,27 +46,12 @@ func newBody(segs []segment) *body {
 	return b
 }
 
-// sumPiece is how much is hashed before others may run. A hash holds its processor to the end of a call, while those who
-// move the same bytes wait for one after every call to the system, and the disk for them.
-const sumPiece = 64 << 10
-
-// hashPieces adds data to a hash, each piece in its turn, and lets others run in between.
-func hashPieces(h hash.Hash, data []byte, cores turns) {
+// hashPieces adds data to a hash, and lets others run in between.
+func hashPieces(h hash.Hash, data []byte) {
 	for piece := range slices.Chunk(data, sumPiece) {
-		cores.take()
 		h.Write(piece) // a hash takes everything
-		cores.give()
 		runtime.Gosched()
 	}
-}
-
-// sum is the digest of the whole body; it moves nothing, so that it may run beside a reader.
-func (b *body) sum(cores turns) Digest {
-	h := sha256.New()
-	for _, s := range b.segs {
-		hashPieces(h, s.data, cores)
-	}
-	return Digest(h.Sum(nil))
 }
 
 // SHA256 implements Summed.

@@ -238,7 +238,7 @@ func fill(r io.Reader, b Blob, segs []segment) (Digest, error) {
 	go func() {
 		h := sha256.New()
 		for data := range pieces {
-			hashPieces(h, data, nil)
+			hashPieces(h, data)
 		}
 		summed <- Digest(h.Sum(nil))
 	}()

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -124,40 +124,73 @@ type stageParts struct {
 // fill stages the blobs and describes them. The small objects that go early are written while the disk still takes the
 // blobs: the node as soon as their digests are known.
 func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
-	var hashed sync.WaitGroup
-	hashed.Add(len(p.rows) + len(p.state))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight + 2) // two for the small objects
 	cores := newTurns()
+	hashed := startSums(gctx, slices.Concat(p.rows, p.state), cores)
 	for i, b := range p.rows {
-		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores, hashed.Done) })
+		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores) })
 	}
 	for i, b := range p.state {
 		if t.args.Named {
-			g.Go(func() error { t.state[i].name(b, cores, hashed.Done); return nil })
-			continue
+			break
 		}
-		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores, hashed.Done) })
+		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores) })
 	}
-	hashed.Wait() // a small object that is synced before all is written would have the disk do its work twice
-	if p.early && t.args.Keep {
+	err := hashed.wait() // a small object that is synced before all is written would have the disk do its work twice
+	if err == nil {
+		t.describe(hashed.digests(), p)
+		n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
+		t.Node = n.normal()
+		if p.early {
+			t.addSmall(gctx, g)
+		}
+	} else {
+		g.Go(func() error { return err }) // behind what ended the context
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	t.tellSums()
+	return nil
+}
+
+// describe names the blobs by their digests.
+func (t *Step) describe(digests []Digest, p stageParts) {
+	for i, b := range p.rows {
+		t.rows[i].Blob = Blob{digests[i], b.size}
+	}
+	for i, b := range p.state {
+		t.state[i].Blob = Blob{digests[len(p.rows)+i], b.size}
+	}
+}
+
+// addSmall stages the small objects.
+func (t *Step) addSmall(ctx context.Context, g *errgroup.Group) {
+	if t.args.Keep {
 		g.Go(func() (err error) {
-			t.mark, err = addSmall(gctx, t.batch, t.space.keepMark(t.args).bytes)
+			t.mark, err = addSmall(ctx, t.batch, t.space.keepMark(t.args).bytes)
 			return err
 		})
 	}
-	n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
-	t.Node = n.normal()
-	if p.early {
-		g.Go(func() error {
-			b, err := t.Node.Encode()
-			if err == nil {
-				t.node, err = addSmall(gctx, t.batch, b)
+	g.Go(func() error {
+		b, err := t.Node.Encode()
+		if err == nil {
+			t.node, err = addSmall(ctx, t.batch, b)
+		}
+		return err
+	})
+}
+
+// tellSums tells the staged blobs their digests, where they want to know.
+func (t *Step) tellSums() {
+	for _, blobs := range [][]stagedBlob{t.rows, t.state} {
+		for _, b := range blobs {
+			if s, ok := b.staged.(interface{ Summed(Digest) }); ok {
+				s.Summed(b.Digest)
 			}
-			return err
-		})
+		}
 	}
-	return g.Wait()
 }
 
 func addSmall(ctx context.Context, batch Batch, b []byte) (Staged, error) {
@@ -178,49 +211,13 @@ func smallSizes(mark small, n Node, rows, state []*body) ([]int64, error) {
 	return []int64{int64(len(mark.bytes)), int64(len(b))}, err
 }
 
-// turns are the processors that those who write the bytes of a step share with those who hash them. Who writes has one until
-// all of a body is handed over: the disk is at work from then on, and would be idle while hashes hold every processor. With
-// nil nobody waits for a turn.
-type turns chan struct{}
-
-func newTurns() turns { return make(turns, runtime.GOMAXPROCS(0)) }
-
-func (t turns) take() {
-	if t != nil {
-		t <- struct{}{}
-	}
-}
-
-func (t turns) give() {
-	if t != nil {
-		<-t
-	}
-}
-
-// fill stages one blob while its digest is computed: both only read. hashed is called when the digest is known.
-func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, cores turns, hashed func()) (err error) {
+// fill stages one blob. It may be hashed meanwhile: both only read.
+func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, cores turns) (err error) {
 	cores.take()
-	written := sync.OnceFunc(cores.give)
-	b.end = written
-	summed := make(chan struct{})
-	go func() {
-		defer close(summed)
-		defer hashed()
-		t.Blob = Blob{b.sum(cores), b.size}
-	}()
+	b.end = sync.OnceFunc(cores.give)
 	t.staged, err = batch.Add(ctx, b, b.size)
-	written()
-	<-summed // waited for in any case: the bytes belong to the sequence
-	if s, ok := t.staged.(interface{ Summed(Digest) }); ok && err == nil {
-		s.Summed(t.Digest)
-	}
+	b.end()
 	return err
-}
-
-// name describes a blob that is not staged.
-func (t *stagedBlob) name(b *body, cores turns, hashed func()) {
-	defer hashed()
-	t.Blob = Blob{b.sum(cores), b.size}
 }
 
 func sizesOf(bodies []*body) []int64 {

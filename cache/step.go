@@ -149,15 +149,22 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	stateName := s.stateName(a)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
+	hashed := startSums(gctx, bodies, newTurns())
+	defer func() {
+		if werr := hashed.wait(); err == nil {
+			err = werr
+		}
+	}()
 	if a.Keep {
 		g.Go(func() error { return s.putNamed(gctx, s.keepMark(a)) })
 	}
 	for i, b := range bodies {
 		g.Go(func() (err error) {
-			if err := gctx.Err(); err != nil {
-				return err
+			one := hashed.all[i]
+			if <-one.known; one.err != nil {
+				return one.err
 			}
-			blobs[i] = Blob{b.sum(nil), b.size}
+			blobs[i] = Blob{one.digest, b.size}
 			b.digest = &blobs[i].Digest
 			if i >= first && a.Named {
 				return nil
