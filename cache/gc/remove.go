@@ -26,7 +26,7 @@ func Remove(ctx context.Context, s *cache.Space, handle cache.Digest) error {
 		}
 	}
 	if len(tags) > 0 {
-		return fmt.Errorf("%w: %s: remove it first with lector snapshot tag --delete", ErrTagged, strings.Join(tags, ", "))
+		return fmt.Errorf("%w: %s: take it away first with lector snapshot tag --delete %s", ErrTagged, strings.Join(tags, ", "), tags[0])
 	}
 	name := s.TenantName() + "/handles/" + handle.String()
 	if _, err := s.Store.Stat(ctx, name); err != nil {

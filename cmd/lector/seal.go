@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,6 +260,9 @@ func newSnapshotMasterKey() *cobra.Command {
 // newSecret writes one line to a file that must not be there, for its owner alone.
 func newSecret(path, line string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return badInput(fmt.Errorf("there is a file %s already, and a key is never overwritten: name another", path))
+	}
 	if err != nil {
 		return badInput(err)
 	}

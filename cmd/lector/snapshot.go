@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -98,7 +99,7 @@ func (a *app) snapshotShow(ctx context.Context, name string, asJSON bool) error 
 	}
 	fmt.Fprintln(t, "regions\t")
 	for _, r := range m.Layout {
-		fmt.Fprintf(t, "  %s\t%s%s\n", r.Name, r, lost(m.Losses, r.Name))
+		fmt.Fprintf(t, "  %s\t%s%s\n", r.Name, strings.TrimPrefix(r.String(), r.Name+" "), lost(m.Losses, r.Name))
 	}
 	return t.Flush()
 }

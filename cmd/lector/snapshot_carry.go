@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +51,9 @@ func (a *app) snapshotExport(ctx context.Context, name, path string) error {
 		return fmt.Errorf("export %s to %s: %w", name, path, err)
 	}
 	a.note("%s: %d tokens, %s%s", path, found.manifest.Tokens, size(found.manifest.Bytes), alone(found.manifest.TokensOnly()))
+	if err := found.Handle.Valid(time.Now()); err != nil {
+		a.note("its handle expired on %s: other programs can read it, and no import takes it", found.Handle.Expires.UTC().Format(time.DateTime))
+	}
 	return nil
 }
 
@@ -63,6 +68,9 @@ func alone(tokensOnly bool) string {
 // exportFile writes beside the name and renames, so that the name is never of half a file.
 func exportFile(ctx context.Context, space *cache.Space, d cache.Digest, path string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	if errors.Is(err, fs.ErrNotExist) {
+		return badInput(fmt.Errorf("there is no folder %s", filepath.Dir(path)))
+	}
 	if err != nil {
 		return err
 	}
@@ -102,6 +110,9 @@ func newSnapshotImport(a *app) *cobra.Command {
 
 func (a *app) snapshotImport(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return badInput(fmt.Errorf("import snapshot: there is no file or folder %s", path))
+	}
 	if err != nil {
 		return badInput(fmt.Errorf("import snapshot: %w", err))
 	}
@@ -141,8 +152,22 @@ func (a *app) importFile(ctx context.Context, space *cache.Space, path string) e
 	return a.importOne(ctx, from, space, d)
 }
 
+// isStore says that some tenant has handles in a folder.
+func isStore(path string) (bool, error) {
+	tenants, err := os.ReadDir(path)
+	for _, t := range tenants {
+		if info, err := os.Stat(filepath.Join(path, t.Name(), "handles")); err == nil && info.IsDir() {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
 // importFolder takes every handle of every tenant of a folder: who exported it chose them.
 func (a *app) importFolder(ctx context.Context, space *cache.Space, path string) (err error) {
+	if is, err := isStore(path); err != nil || !is { // opening one that is none would make it one
+		return badInput(cmp.Or(err, errors.New("the folder holds no exported snapshot")))
+	}
 	folder, err := dir.Open(path)
 	if err != nil {
 		return err

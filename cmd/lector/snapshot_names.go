@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -78,6 +79,9 @@ func (a *app) snapshotTag(ctx context.Context, args []string, remove string) err
 	defer store.Close()
 	switch {
 	case remove != "":
+		if _, err := tag.Get(ctx, space, remove); errors.Is(err, cache.ErrNotFound) { // a damaged one can be taken away
+			return badInput(err)
+		}
 		return badInput(tag.Remove(ctx, space, remove))
 	case len(args) == 2:
 		d, _, err := tag.Find(ctx, space, args[1])
@@ -137,6 +141,13 @@ func (a *app) snapshotFork(ctx context.Context, name string, at int, keep keepSt
 			at = found.manifest.Tokens
 		}
 	}
+	if at == 0 {
+		where, err := forksAt(ctx, space, found.manifest)
+		if err != nil {
+			return fmt.Errorf("fork snapshot: %w", err)
+		}
+		return badInput(fmt.Errorf("fork %s: say where with --at: %s", name, where))
+	}
 	d, _, err := fork(ctx, space, found.Handle, at)
 	if errors.Is(err, branch.ErrBoundary) {
 		return badInput(err)
@@ -149,6 +160,15 @@ func (a *app) snapshotFork(ctx context.Context, name string, at int, keep keepSt
 	}
 	_, err = fmt.Fprintln(a.out, cache.HandleName(d))
 	return err
+}
+
+// forksAt says where a snapshot can be forked.
+func forksAt(ctx context.Context, space *cache.Space, m cache.Manifest) (string, error) {
+	if m.TokensOnly() {
+		return fmt.Sprintf("it holds token ids alone, and forks at any of its %d", m.Tokens), nil
+	}
+	kept, err := branch.Boundaries(ctx, space, m)
+	return "states are kept at " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(kept), "[]")), ", "), err
 }
 
 func newSnapshotDiff(a *app) *cobra.Command {

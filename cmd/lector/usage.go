@@ -16,11 +16,17 @@ func misused(c *cobra.Command, err error) error {
 	return badInput(fmt.Errorf("%w (see '%s --help')", err, c.CommandPath()))
 }
 
-// plainFlag says what a number of a flag can be, where the library tells which function of its own refused it.
+// plainFlag says what a number or a time of a flag can be, where the library tells which function of its own refused it.
 func plainFlag(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError
-	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	if invalid.GetFlag().Value.Type() == "duration" {
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: it is a time such as 90s, 30m or 24h", invalid.GetValue(), invalid.GetFlag().Name)
+	}
+	if !errors.As(err, &number) {
 		return err
 	}
 	kind := strings.TrimSuffix(invalid.GetFlag().Value.Type(), "Slice")
