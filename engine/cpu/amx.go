@@ -22,7 +22,7 @@ type registers struct {
 // runTiles computes the product in tile registers (package amx). How it is cut changes no bit.
 func (p product) runTiles(c *chains) {
 	r := c.amx
-	p = p.inTiles(c.set)
+	p = p.inTiles(c)
 	if p.x.n <= amx.FewRows && r.set.SuitsFew(p.w) && p.from%(fma.Lanes/2) == 0 {
 		r.few.Pack(p.x.n, p.x.at, p.w)
 		r.few.Outputs(p.w, p.from, p.to, func(row, o int, products []float32) {

@@ -38,10 +38,10 @@ func (p product) runChains(c *chains) {
 	case c.tiles(p.w):
 		p.runTiles(c)
 		return
-	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled && p.from%(fma.Lanes/2) != 0):
+	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled > 0 && p.from%(fma.Lanes/2) != 0):
 		p.fewCodes(c)
 		return
-	case p.x.n <= fma.FewRows && c.set.SuitsUpper(p.w) && p.from%(fma.Lanes/2) == 0 && tiled(c.set, p.w) != nil:
+	case p.x.n <= fma.FewRows && c.set.SuitsUpper(p.w) && p.from%(fma.Lanes/2) == 0 && c.tiled(p.w) != nil:
 		p.fewCodes(c)
 		return
 	case p.x.n <= fewChains:
@@ -55,7 +55,7 @@ func (p product) runChains(c *chains) {
 func (c *chains) manyRows(n int, ps ...product) {
 	for i, p := range ps {
 		if p.w.Format == ops.Affine {
-			ps[i] = p.inTiles(c.set)
+			ps[i] = p.inTiles(c)
 		}
 	}
 	rows := rowsOf(c.set, ps[0].w)
@@ -73,48 +73,59 @@ func rowsOf(set fma.Set, w *ops.Matrix) int {
 func (p *product) fewCodes(c *chains) {
 	x := p.few(c)
 	tile := fma.Rows{Data: floats(&c.tile, fma.FewRows*fma.FewOutputs), Step: fma.FewOutputs}
-	w := p.inTiles(c.set).w
-	for o := p.from; o < p.to; o += fma.FewOutputs {
+	w := p.inTiles(c).w
+	first := p.from
+	if n := (p.to - first) / fma.FewOutputs * fma.FewOutputs; n > 0 && w.Tiled == fma.FewOutputs && first%fma.FewOutputs == 0 && p.y.list == nil {
+		y := fma.Rows{Data: p.y.data[p.y.first*p.y.stride+p.at:], Step: p.y.stride}
+		c.set.FewTiles(y, x, p.x.n, p.outputs(c, w, first, n))
+		first += n
+	}
+	for o := first; o < p.to; o += fma.FewOutputs {
 		n := min(fma.FewOutputs, p.to-o)
-		out := fma.Outputs{Matrix: w, Row: o, N: n}
-		switch {
-		case o+n < p.to:
-			out.Then, out.ThenRow = w, o+n
-		case p.then.w != nil:
-			out.Then, out.ThenRow = product{w: p.then.w, from: p.then.from}.inTiles(c.set).w, p.then.from
-		}
-		c.set.Few(tile, x, p.x.n, out, &c.temp)
+		c.set.Few(tile, x, p.x.n, p.outputs(c, w, o, n), &c.temp)
 		p.keep(tile, 0, o, n)
 	}
 }
 
+// outputs are n outputs of w, p's matrix or its own copy, from one on, and what comes after them.
+func (p *product) outputs(c *chains, w *ops.Matrix, from, n int) fma.Outputs {
+	out := fma.Outputs{Matrix: w, Row: from, N: n}
+	switch {
+	case from+n < p.to:
+		out.Then, out.ThenRow = w, from+n
+	case p.then.w != nil:
+		out.Then, out.ThenRow = product{w: p.then.w, from: p.then.from}.inTiles(c).w, p.then.from
+	}
+	return out
+}
+
 // inTiles is p by its matrix's own copy in tiles, where there is one and p begins with a tile.
-func (p product) inTiles(set fma.Set) product {
-	if own := tiled(set, p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
+func (p product) inTiles(c *chains) product {
+	if own := c.tiled(p.w); own != nil && p.from%(fma.Lanes/2) == 0 {
 		p.w = own
 	}
 	return p
 }
 
 // tiled is a matrix's own copy in tiles, or nil where it has no place for one.
-func tiled(set fma.Set, m *ops.Matrix) *ops.Matrix {
+func (c *chains) tiled(m *ops.Matrix) *ops.Matrix {
 	if m.Panels == nil {
 		return nil
 	}
 	if own, ok := m.Panels.Made().(*ops.Matrix); ok {
 		return own
 	}
-	return makeTiles(set, *m)
+	return makeTiles(c.set, *m, across(c.set, m, c.amx != nil))
 }
 
 // makeTiles makes a matrix's own copy, once.
-func makeTiles(set fma.Set, m ops.Matrix) *ops.Matrix {
+func makeTiles(set fma.Set, m ops.Matrix, across int) *ops.Matrix {
 	own, _ := m.Panels.Copy(func() any {
 		memory, free, err := allocate((fma.TileBytes(&m) + 3) / 4)
 		if err != nil {
 			return nil // it works without
 		}
-		own := set.Tile(&m, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
+		own := set.Tile(&m, across, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
 		if free != nil {
 			runtime.AddCleanup(own, func(free func()) { free() }, free)
 		}
@@ -135,13 +146,26 @@ func (b *Backend) PanelBytes(m ops.Matrix) int {
 var _ ops.Arranger = (*Backend)(nil)
 
 // Arranges says that matrices like m are read faster in tiles.
-func (b *Backend) Arranges(m *ops.Matrix) bool { return b.fused() && b.chains.SuitsTiles(m) }
+func (b *Backend) Arranges(m *ops.Matrix) int {
+	if !b.fused() || !b.chains.SuitsTiles(m) {
+		return 0
+	}
+	return across(b.chains, m, b.class == AMX)
+}
+
+// across is how many outputs the tiles of m have side by side: tile registers know narrow ones alone.
+func across(set fma.Set, m *ops.Matrix, amx bool) int {
+	if amx {
+		return fma.Lanes / 2
+	}
+	return set.Across(m)
+}
 
 // Arrange brings a matrix into tiles.
 func (b *Backend) Arrange(m *ops.Matrix) {
 	shapes().FitMatrix("Arrange", m)
 	s := b.scratch.get(b)
-	b.chains.Arrange(m, &s.chains.temp)
+	b.chains.Arrange(m, b.Arranges(m), &s.chains.temp)
 	b.scratch.put(s)
 }
 
@@ -171,6 +195,9 @@ func (p *product) fewRows(c *chains) {
 func (p *product) few(c *chains) fma.Rows {
 	if p.x.list == nil {
 		return fma.Rows{Data: p.x.data[p.x.first*p.x.stride:], Step: p.x.stride}
+	}
+	if p.x.n == 1 {
+		return fma.Rows{Data: p.x.at(0), Step: p.x.stride}
 	}
 	packed := floats(&c.packed, p.x.n*p.w.In)
 	for r := range p.x.n {

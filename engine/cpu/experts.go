@@ -47,10 +47,10 @@ func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
 // outputs of all slots are held until their sums are made in slot order.
 func (b *Backend) ExpertBytes(d ops.ExpertDims, rows int) int {
 	if !d.Stored {
-		return 4 * min(rows, expertRows) * d.TopK * (d.Inner + b.workers*b.columns(rows*d.TopK) + 2)
+		return 4 * min(rows, expertRows) * d.TopK * (d.Inner + b.workers*b.outputs(rows*d.TopK, d.Inner) + 2)
 	}
 	pairs := rows * d.TopK
-	return 4 * (pairs*(d.Width+2) + min(pairs, storedPairs)*(d.Inner+b.workers*b.columns(pairs)))
+	return 4 * (pairs*(d.Width+2) + min(pairs, storedPairs)*(d.Inner+b.workers*b.outputs(pairs, d.Inner)))
 }
 
 // expertRun is one call of RunExperts, and within it one tile of rows. A pair is a row and one of its slots; the
@@ -216,6 +216,14 @@ func (b *Backend) columns(pairs int) int {
 	return blockedOutputs
 }
 
+// outputs is how many columns of y, of so many inputs, an item of work computes for so many pairs.
+func (b *Backend) outputs(pairs, inputs int) int {
+	if b.class == Blocked && pairs <= fewPairs {
+		return fewColumns(inputs)
+	}
+	return b.columns(pairs)
+}
+
 // fewPairs is up to how many pairs an item takes few columns, so that there are some for every worker.
 const fewPairs = 64
 
@@ -238,7 +246,7 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, c span, then next)
 // outputs of all slots are held for those columns only.
 func (t *expertRun) outer() {
 	h := t.y.width
-	each := t.columns(len(t.pair))
+	each := t.outputs(len(t.pair), t.experts.Inner)
 	blocks := (h + each - 1) / each
 	t.added = t.shared != nil
 	t.parallel(blocks, 1, func(s *scratch, from, to int) {

@@ -45,7 +45,7 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 			fit(false, "LinearAll "+w.Name, y, x)
 		}
 		shapes().FitMatrix("LinearAll", ws[i])
-		p.cut(all(y), ws[i], b.share(outputs))
+		p.cut(all(y), ws[i], b.share(outputs, ws[i].In))
 	}
 	b.runPieces(p, all(x))
 }
@@ -78,15 +78,24 @@ func (b *Backend) pieces() *pieces {
 	return p
 }
 
-// share is how many of so many outputs a piece takes: as many as are computed side by side. In the class AMX every piece splits
-// the rows of x again, so it takes more, yet few enough for some pieces for every worker.
-func (b *Backend) share(outputs int) int {
+// share is how many of so many outputs of so many inputs a piece takes: as many as are computed side by side, and more of few
+// inputs, so that beginning with them is not what takes the time. In the class AMX every piece splits the rows of x again, so it
+// takes more, yet few enough for some pieces for every worker.
+func (b *Backend) share(outputs, inputs int) int {
 	if b.class != AMX {
-		return fma.FewOutputs
+		return fewColumns(inputs)
 	}
 	each := (outputs/(4*b.workers) + fma.FewOutputs - 1) / fma.FewOutputs * fma.FewOutputs
 	return min(max(each, fma.FewOutputs), blockedOutputs)
 }
+
+// fewColumns is how many outputs of so many inputs are a piece of a product.
+func fewColumns(inputs int) int {
+	return fma.FewOutputs * min(max(fewInputs/max(inputs, 1), 1), 4)
+}
+
+// fewInputs is how many inputs make 64 outputs a piece.
+const fewInputs = 512
 
 // cut adds a product in pieces of `each` outputs.
 func (p *pieces) cut(y rows, w *ops.Matrix, each int) {

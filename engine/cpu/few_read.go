@@ -41,7 +41,7 @@ func (b *Backend) readFew(in ops.StreamRead, n int) {
 
 // mixFew computes x, some columns an item of work. Before them comes Inject, whose few outputs are long chains.
 func (r *fewRead) mixFew() {
-	const each = fma.FewOutputs
+	each := fewColumns(2 * r.in.Up.In) // of every stream
 	h, first := r.in.X.Cols, 0
 	if r.in.Inject.Data != nil {
 		first = 1

@@ -49,7 +49,7 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	in, out := all(x), all(y)
 	if b.TakesFew(x.Rows) {
 		p := b.pieces()
-		p.cut(out, &w, b.share(w.Out))
+		p.cut(out, &w, b.share(w.Out, w.In))
 		b.runPieces(p, in)
 		b.cuts.Put(p)
 		return

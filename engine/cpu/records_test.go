@@ -135,7 +135,7 @@ func TestArrangedExpertsGiveTheSameBits(t *testing.T) {
 				own[i] = blank(records[i])
 				fill(own[i], records[i])
 				for _, m := range []*ops.Matrix{&own[i].Gate, &own[i].Up, &own[i].Down} {
-					if arranged && b.Arranges(m) {
+					if arranged && b.Arranges(m) > 0 {
 						b.Arrange(m)
 					} else if arranged && narrow > 0 {
 						t.Fatalf("kernels %d do not arrange a matrix of 4 bits", narrow)

@@ -83,7 +83,7 @@ type Matrix struct {
 	Bits    int     // Affine: 2, 3, 4, 6 or 8. A row is one little-endian bit stream, code i at bit Bits*i
 	Group   int     // Affine: inputs that share a scale and a bias; value = scale*code + bias
 	Side    Format  // Affine: how Scales and Biases are stored (F32, BF16 or F16)
-	Tiled   bool    // Affine: the bytes are in an order of the backend's own (Arranger)
+	Tiled   int     // Affine: how many outputs lie side by side in an order of the backend's own (Arranger); 0: as stored
 	Panels  *Panels // a place for a backend's own copy; nil where it must not have one
 	Data    []byte  // [Out, In] or the codes [Out, In*Bits/8]
 	Scales  []byte  // Affine: [Out, In/Group]

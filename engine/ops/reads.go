@@ -37,9 +37,9 @@ type Repacker interface {
 // Arranger is what a Backend may be besides: one that reads the matrices of expert records faster in an order of its own.
 // The bytes of a matrix are as many, in the same place.
 type Arranger interface {
-	// Arranges says whether the backend has an order for matrices like m.
-	Arranges(m *Matrix) bool
-	// Arrange brings the stored bytes of m into that order, and marks it Tiled. Goroutines may do so side by side.
+	// Arranges says how many outputs lie side by side in the order that the backend has for matrices like m; 0 where it has none.
+	Arranges(m *Matrix) int
+	// Arrange brings the stored bytes of m into that order, and says so in Tiled. Goroutines may do so side by side.
 	Arrange(m *Matrix)
 }
 

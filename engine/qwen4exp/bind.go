@@ -259,7 +259,9 @@ func (b *binder) record(layer, expert int, record []byte) (ops.Expert, error) {
 	}
 	e := b.expert(gate, up, down)
 	for _, m := range []*ops.Matrix{&e.Gate, &e.Up, &e.Down} {
-		m.Tiled = b.arrange != nil && b.arrange.Arranges(m)
+		if b.arrange != nil {
+			m.Tiled = b.arrange.Arranges(m)
+		}
 	}
 	return e, nil
 }
@@ -271,8 +273,8 @@ func (b *binder) arrangeRecord(layer, expert int, record []byte) error {
 		return err
 	}
 	for _, m := range []*ops.Matrix{&e.Gate, &e.Up, &e.Down} {
-		if m.Tiled {
-			m.Tiled = false
+		if m.Tiled > 0 {
+			m.Tiled = 0
 			b.arrange.Arrange(m)
 		}
 	}

@@ -202,7 +202,7 @@ func TestFew(t *testing.T) {
 	s := source{rand.New(rand.NewPCG(1, 5))}
 	for _, out := range []int{16, 64, 208} {
 		m := s.matrix(ops.Affine, out, 640, 4, 64)
-		fma.Widest().Arrange(&m, new(fma.Temp))
+		fma.Widest().Arrange(&m, 16, new(fma.Temp))
 		for n := 1; n <= amx.FewRows; n++ {
 			x := s.rows(n, m.In)
 			want := product(amx.Tiles, x, n, &m)
@@ -225,7 +225,7 @@ func BenchmarkFew(b *testing.B) {
 	}
 	s := source{rand.New(rand.NewPCG(1, 6))}
 	m := s.matrix(ops.Affine, 8192, 1024, 4, 64)
-	fma.Widest().Arrange(&m, new(fma.Temp))
+	fma.Widest().Arrange(&m, 16, new(fma.Temp))
 	for _, n := range []int{1, 4} {
 		x, y := s.plainRows(n, m.In), make([]float32, n*m.Out)
 		b.Run(fmt.Sprint("amx", n), func(b *testing.B) {

@@ -16,7 +16,7 @@ const (
 
 // SuitsFew says that Few knows weights of this kind, which most 4-bit models have: tiled, groups of 64, bf16 scales.
 func (s Set) SuitsFew(m *ops.Matrix) bool {
-	return s == Tiles && m.Format == ops.Affine && m.Tiled && m.Bits == 4 && m.Group == fewGroup && m.Side == ops.BF16 && m.Out%high == 0
+	return s == Tiles && m.Format == ops.Affine && m.Tiled == high && m.Bits == 4 && m.Group == fewGroup && m.Side == ops.BF16 && m.Out%high == 0
 }
 
 // Few is what few rows are multiplied in. The zero value is ready.

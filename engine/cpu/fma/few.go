@@ -25,7 +25,7 @@ func (s Set) SuitsUpper(m *ops.Matrix) bool { return s == AVX512 && m.Format == 
 // FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
 // decoded in registers: the bits are those of Unpack and Dots. Of tiled weights Row is a multiple of 16.
 func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
-	if w.Tiled {
+	if w.Tiled > 0 {
 		s.fewTiled(c, x, rows, w, t)
 		return
 	}
@@ -49,6 +49,10 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 // fewTiled is Few of tiled weights, whose words are read where they stand, and their sides too if they are in bf16.
 func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 	m := w.Matrix
+	if m.Tiled == FewOutputs {
+		s.fewWithin(c, x, rows, w, t)
+		return
+	}
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+(w.N+half-1)/half*half-1]
 	if m.Format == ops.BF16 {
 		_ = m.Data[2*(w.Row+(w.N+half-1)/half*half)*m.In-1]
@@ -57,7 +61,7 @@ func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 	}
 	row, groups := m.In*m.Bits/8, m.In/m.Group
 	_ = m.Data[(w.Row+w.N)*row-1]
-	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0), row / 4 * half}, bits: m.Bits,
+	call := fewCall{c: c, x: x, words: Rows{tiledWords(m, w.Row, 0).Data, row / 4 * half}, bits: m.Bits,
 		groups: groups, periods: m.Group / Period(m.Bits), ahead: w.ahead(s), first: true}
 	if m.Side == ops.BF16 {
 		from, to := w.Row*groups*2, (w.Row+(w.N+half-1)/half*half)*groups*2
@@ -68,10 +72,67 @@ func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 	s.fewHalves(call, w.N, rows)
 }
 
+// fewWithin is Few of tiles of 64 outputs, all of which it computes.
+func (s Set) fewWithin(c, x Rows, rows int, w Outputs, t *Temp) {
+	each := Rows{grow(&t.scales, FewRows*FewOutputs), FewOutputs}
+	for done := 0; done < w.N; {
+		tile, from := w, (w.Row+done)%FewOutputs
+		tile.Row, tile.N = w.Row+done-from, FewOutputs
+		s.FewTiles(each, x, rows, tile)
+		n := min(FewOutputs-from, w.N-done)
+		for r := range rows {
+			copy(c.Data[r*c.Step+done:][:n], each.Data[r*each.Step+from:])
+		}
+		done += n
+	}
+}
+
+// FewTiles is Few of p.N outputs, any number of whole tiles of 64 outputs: no more of c is written.
+func (s Set) FewTiles(c, x Rows, rows int, w Outputs) {
+	m := w.Matrix
+	row, groups := m.In*m.Bits/8, m.In/m.Group
+	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+w.N-1]
+	k := tilesCall{m.Data[w.Row*row : (w.Row+w.N)*row], m.Scales[2*w.Row*groups : 2*(w.Row+w.N)*groups], m.Biases[2*w.Row*groups : 2*(w.Row+w.N)*groups],
+		m.Bits, groups, m.Group / Period(m.Bits), w.N / FewOutputs}
+	w.nearThen(s)
+	for r := 0; r < rows; {
+		part := [...]int{0, 1, 2, 2, 4}[rows-r]
+		s.fewTiles(part, c.from(r, 0), x.from(r, 0), k)
+		r += part
+	}
+}
+
+// tilesCall is what kernels of FewTiles know of the weights.
+type tilesCall struct {
+	codes, scales, biases        []byte
+	bits, groups, periods, tiles int
+}
+
+// nearThen brings the beginning of what comes next near: the kernels do so only with what follows in memory.
+func (w Outputs) nearThen(s Set) {
+	m := w.Then
+	if m == nil || m.Tiled != FewOutputs || m == w.Matrix && w.ThenRow == w.Row+w.N {
+		return
+	}
+	row, side := m.In*m.Bits/8, 2*m.In/m.Group
+	at := min(w.ThenRow, m.Out)
+	s.near(first(m.Data[at*row:], tilesAhead))
+	s.near(first(m.Scales[at*side:], sidesAhead))
+	s.near(first(m.Biases[at*side:], sidesAhead))
+}
+
+// tilesAhead and sidesAhead are how far kernels of FewTiles bring codes, and scales and biases, near.
+const (
+	tilesAhead = 4096
+	sidesAhead = 512
+)
+
+func first(b []byte, n int) []byte { return b[:min(n, len(b))] }
+
 // ahead brings the sides of what comes next near, and says where its codes begin.
 func (w Outputs) ahead(s Set) stored {
 	m, row := w.Then, w.ThenRow
-	if m == nil || !m.Tiled {
+	if m == nil || m.Tiled == 0 {
 		m, row = w.Matrix, w.Row
 	}
 	for _, sides := range [][]byte{m.Scales, m.Biases} {

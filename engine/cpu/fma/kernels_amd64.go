@@ -110,74 +110,74 @@ func dots256x1x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next 
 func dots256x1x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
 // unpack512x2 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 16 codes of 2 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 16 codes of 2 bits each; scales and biases are [groups, 16].
 // It needs AVX-512F.
 //
 //go:noescape
-func unpack512x2(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack512x2(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack256x2 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 16 codes of 2 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 16 codes of 2 bits each; scales and biases are [groups, 16].
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func unpack256x2(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack256x2(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack512x3 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 3 words [*, 16] that hold 32 codes of 3 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 3 words [*, step], of which the first 16 hold 32 codes of 3 bits each; scales and biases are [groups, 16].
 // It needs AVX-512F.
 //
 //go:noescape
-func unpack512x3(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack512x3(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack256x3 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 3 words [*, 16] that hold 32 codes of 3 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 3 words [*, step], of which the first 16 hold 32 codes of 3 bits each; scales and biases are [groups, 16].
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func unpack256x3(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack256x3(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack512x4 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 8 codes of 4 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 8 codes of 4 bits each; scales and biases are [groups, 16].
 // It needs AVX-512F.
 //
 //go:noescape
-func unpack512x4(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack512x4(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack256x4 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 8 codes of 4 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 8 codes of 4 bits each; scales and biases are [groups, 16].
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func unpack256x4(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack256x4(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack512x6 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 3 words [*, 16] that hold 16 codes of 6 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 3 words [*, step], of which the first 16 hold 16 codes of 6 bits each; scales and biases are [groups, 16].
 // It needs AVX-512F.
 //
 //go:noescape
-func unpack512x6(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack512x6(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack256x6 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 3 words [*, 16] that hold 16 codes of 6 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 3 words [*, step], of which the first 16 hold 16 codes of 6 bits each; scales and biases are [groups, 16].
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func unpack256x6(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack256x6(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack512x8 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 4 codes of 8 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 4 codes of 8 bits each; scales and biases are [groups, 16].
 // It needs AVX-512F.
 //
 //go:noescape
-func unpack512x8(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack512x8(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // unpack256x8 sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.
-// A group is `periods` times 1 words [*, 16] that hold 4 codes of 8 bits each; scales and biases are [groups, 16].
+// A group is `periods` times 1 words [*, step], of which the first 16 hold 4 codes of 8 bits each; scales and biases are [groups, 16].
 // It needs AVX2 and FMA.
 //
 //go:noescape
-func unpack256x8(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+func unpack256x8(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 
 // few512x4x4x4 adds the products of x [4, *] and the weights of 64 outputs to c [4, 64], inputs ascending.
 // words are the codes of 16 outputs, [*, 16], 1 words for 8 inputs; sides are their scales and biases [groups, 2, 16].
@@ -611,6 +611,69 @@ func few512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next
 //go:noescape
 func fewTiles512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, scales *byte, biases *byte, nextSides int, groups int, periods int, ahead *byte)
 
+// tiles512x4x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x4x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x4x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x4x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x4x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x4x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x6x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x6x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x6x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x6x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x6x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x6x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x8x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x8x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x8x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x8x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles512x8x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
+//
+//go:noescape
+func tiles512x8x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // fewUpper512x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
 // words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead
 // for every input are brought near. It needs AVX-512F.
@@ -756,10 +819,10 @@ func gather512x16(dst *float32, step int, src *byte, stride int, n int)
 //go:noescape
 func near(data *byte, lines int)
 
-// widenRows512 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.
+// widenRows512 sets dst[i*step+j] to bf16 j of the row of src that begins i*stride bytes on, for j < 16 and i < n. It needs AVX-512F.
 //
 //go:noescape
-func widenRows512(dst *float32, step int, src *byte, n int)
+func widenRows512(dst *float32, step int, src *byte, stride int, n int)
 
 // strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. It needs AVX-512F.

@@ -968,16 +968,18 @@ done:
 	VZEROUPPER
 	RET
 
-// func unpack512x2(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack512x2(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX512F
-TEXT ·unpack512x2(SB), NOSPLIT, $0-48
+TEXT ·unpack512x2(SB), NOSPLIT, $0-56
 	VMOVUPS codes2<>+0(SB), Z0
 	MOVQ    panel+0(FP), AX
 	MOVQ    words+8(FP), CX
-	MOVQ    scales+16(FP), DX
-	MOVQ    biases+24(FP), BX
-	MOVQ    groups+32(FP), SI
-	MOVQ    periods+40(FP), DI
+	MOVQ    scales+24(FP), DX
+	MOVQ    biases+32(FP), BX
+	MOVQ    groups+40(FP), SI
+	MOVQ    periods+48(FP), DI
+	MOVQ    step+16(FP), R9
+	SHLQ    $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -993,6 +995,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Z3
+	ADDQ        R9, CX
 	VMOVDQA32   Z3, Z4
 	VPERMPS     Z0, Z4, Z4
 	VFMADD213PS Z2, Z1, Z4
@@ -1057,7 +1060,6 @@ period0:
 	VPERMPS     Z0, Z3, Z3
 	VFMADD213PS Z2, Z1, Z3
 	VMOVUPS     Z3, 1920(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period0
@@ -1066,18 +1068,20 @@ done0:
 	VZEROUPPER
 	RET
 
-// func unpack256x2(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack256x2(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX2, FMA3, SSE2
-TEXT ·unpack256x2(SB), NOSPLIT, $0-48
+TEXT ·unpack256x2(SB), NOSPLIT, $0-56
 	MOVL         $0x00000003, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Y0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -1093,6 +1097,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -1173,7 +1178,6 @@ period0:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 1920(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period0
@@ -1181,10 +1185,12 @@ period0:
 done0:
 	MOVQ panel+0(FP), AX
 	MOVQ words+8(FP), CX
-	MOVQ scales+16(FP), DX
-	MOVQ biases+24(FP), BX
-	MOVQ groups+32(FP), SI
-	MOVQ periods+40(FP), DI
+	MOVQ scales+24(FP), DX
+	MOVQ biases+32(FP), BX
+	MOVQ groups+40(FP), SI
+	MOVQ periods+48(FP), DI
+	MOVQ step+16(FP), R9
+	SHLQ $0x02, R9
 
 group1:
 	TESTQ   SI, SI
@@ -1200,6 +1206,7 @@ period1:
 	TESTQ       R8, R8
 	JZ          group1
 	VMOVUPS     32(CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -1280,7 +1287,6 @@ period1:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 1952(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period1
@@ -1289,16 +1295,18 @@ done1:
 	VZEROUPPER
 	RET
 
-// func unpack512x3(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack512x3(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX512F
-TEXT ·unpack512x3(SB), NOSPLIT, $0-48
+TEXT ·unpack512x3(SB), NOSPLIT, $0-56
 	VMOVUPS codes3<>+0(SB), Z0
 	MOVQ    panel+0(FP), AX
 	MOVQ    words+8(FP), CX
-	MOVQ    scales+16(FP), DX
-	MOVQ    biases+24(FP), BX
-	MOVQ    groups+32(FP), SI
-	MOVQ    periods+40(FP), DI
+	MOVQ    scales+24(FP), DX
+	MOVQ    biases+32(FP), BX
+	MOVQ    groups+40(FP), SI
+	MOVQ    periods+48(FP), DI
+	MOVQ    step+16(FP), R9
+	SHLQ    $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -1314,8 +1322,11 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Z3
-	VMOVUPS     64(CX), Z4
-	VMOVUPS     128(CX), Z5
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Z4
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Z5
+	ADDQ        R9, CX
 	VMOVDQA32   Z3, Z6
 	VPERMPS     Z0, Z6, Z6
 	VFMADD213PS Z2, Z1, Z6
@@ -1448,7 +1459,6 @@ period0:
 	VPERMPS     Z0, Z3, Z3
 	VFMADD213PS Z2, Z1, Z3
 	VMOVUPS     Z3, 3968(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00001000, AX
 	DECQ        R8
 	JMP         period0
@@ -1457,18 +1467,20 @@ done0:
 	VZEROUPPER
 	RET
 
-// func unpack256x3(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack256x3(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX2, FMA3, SSE2
-TEXT ·unpack256x3(SB), NOSPLIT, $0-48
+TEXT ·unpack256x3(SB), NOSPLIT, $0-56
 	MOVL         $0x00000007, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Y0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -1484,8 +1496,11 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Y3
-	VMOVUPS     64(CX), Y4
-	VMOVUPS     128(CX), Y5
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Y4
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Y5
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y6
 	VPAND       Y0, Y6, Y6
 	VCVTDQ2PS   Y6, Y6
@@ -1650,7 +1665,6 @@ period0:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 3968(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00001000, AX
 	DECQ        R8
 	JMP         period0
@@ -1658,10 +1672,12 @@ period0:
 done0:
 	MOVQ panel+0(FP), AX
 	MOVQ words+8(FP), CX
-	MOVQ scales+16(FP), DX
-	MOVQ biases+24(FP), BX
-	MOVQ groups+32(FP), SI
-	MOVQ periods+40(FP), DI
+	MOVQ scales+24(FP), DX
+	MOVQ biases+32(FP), BX
+	MOVQ groups+40(FP), SI
+	MOVQ periods+48(FP), DI
+	MOVQ step+16(FP), R9
+	SHLQ $0x02, R9
 
 group1:
 	TESTQ   SI, SI
@@ -1677,8 +1693,11 @@ period1:
 	TESTQ       R8, R8
 	JZ          group1
 	VMOVUPS     32(CX), Y3
-	VMOVUPS     96(CX), Y4
-	VMOVUPS     160(CX), Y5
+	ADDQ        R9, CX
+	VMOVUPS     32(CX), Y4
+	ADDQ        R9, CX
+	VMOVUPS     32(CX), Y5
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y6
 	VPAND       Y0, Y6, Y6
 	VCVTDQ2PS   Y6, Y6
@@ -1843,7 +1862,6 @@ period1:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 4000(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00001000, AX
 	DECQ        R8
 	JMP         period1
@@ -1852,16 +1870,18 @@ done1:
 	VZEROUPPER
 	RET
 
-// func unpack512x4(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack512x4(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX512F
-TEXT ·unpack512x4(SB), NOSPLIT, $0-48
+TEXT ·unpack512x4(SB), NOSPLIT, $0-56
 	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    panel+0(FP), AX
 	MOVQ    words+8(FP), CX
-	MOVQ    scales+16(FP), DX
-	MOVQ    biases+24(FP), BX
-	MOVQ    groups+32(FP), SI
-	MOVQ    periods+40(FP), DI
+	MOVQ    scales+24(FP), DX
+	MOVQ    biases+32(FP), BX
+	MOVQ    groups+40(FP), SI
+	MOVQ    periods+48(FP), DI
+	MOVQ    step+16(FP), R9
+	SHLQ    $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -1877,6 +1897,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Z3
+	ADDQ        R9, CX
 	VMOVDQA32   Z3, Z4
 	VPERMPS     Z0, Z4, Z4
 	VFMADD213PS Z2, Z1, Z4
@@ -1909,7 +1930,6 @@ period0:
 	VPERMPS     Z0, Z3, Z3
 	VFMADD213PS Z2, Z1, Z3
 	VMOVUPS     Z3, 896(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000400, AX
 	DECQ        R8
 	JMP         period0
@@ -1918,18 +1938,20 @@ done0:
 	VZEROUPPER
 	RET
 
-// func unpack256x4(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack256x4(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX2, FMA3, SSE2
-TEXT ·unpack256x4(SB), NOSPLIT, $0-48
+TEXT ·unpack256x4(SB), NOSPLIT, $0-56
 	MOVL         $0x0000000f, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Y0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -1945,6 +1967,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -1985,7 +2008,6 @@ period0:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 896(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000400, AX
 	DECQ        R8
 	JMP         period0
@@ -1993,10 +2015,12 @@ period0:
 done0:
 	MOVQ panel+0(FP), AX
 	MOVQ words+8(FP), CX
-	MOVQ scales+16(FP), DX
-	MOVQ biases+24(FP), BX
-	MOVQ groups+32(FP), SI
-	MOVQ periods+40(FP), DI
+	MOVQ scales+24(FP), DX
+	MOVQ biases+32(FP), BX
+	MOVQ groups+40(FP), SI
+	MOVQ periods+48(FP), DI
+	MOVQ step+16(FP), R9
+	SHLQ $0x02, R9
 
 group1:
 	TESTQ   SI, SI
@@ -2012,6 +2036,7 @@ period1:
 	TESTQ       R8, R8
 	JZ          group1
 	VMOVUPS     32(CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -2052,7 +2077,6 @@ period1:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 928(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000400, AX
 	DECQ        R8
 	JMP         period1
@@ -2061,18 +2085,20 @@ done1:
 	VZEROUPPER
 	RET
 
-// func unpack512x6(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack512x6(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX512F, SSE2
-TEXT ·unpack512x6(SB), NOSPLIT, $0-48
+TEXT ·unpack512x6(SB), NOSPLIT, $0-56
 	MOVL         $0x0000003f, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Z0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -2088,8 +2114,11 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Z3
-	VMOVUPS     64(CX), Z4
-	VMOVUPS     128(CX), Z5
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Z4
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Z5
+	ADDQ        R9, CX
 	VMOVDQA32   Z3, Z6
 	VPANDD      Z0, Z6, Z6
 	VCVTDQ2PS   Z6, Z6
@@ -2174,7 +2203,6 @@ period0:
 	VCVTDQ2PS   Z3, Z3
 	VFMADD213PS Z2, Z1, Z3
 	VMOVUPS     Z3, 1920(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period0
@@ -2183,18 +2211,20 @@ done0:
 	VZEROUPPER
 	RET
 
-// func unpack256x6(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack256x6(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX2, FMA3, SSE2
-TEXT ·unpack256x6(SB), NOSPLIT, $0-48
+TEXT ·unpack256x6(SB), NOSPLIT, $0-56
 	MOVL         $0x0000003f, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Y0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -2210,8 +2240,11 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Y3
-	VMOVUPS     64(CX), Y4
-	VMOVUPS     128(CX), Y5
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Y4
+	ADDQ        R9, CX
+	VMOVUPS     (CX), Y5
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y6
 	VPAND       Y0, Y6, Y6
 	VCVTDQ2PS   Y6, Y6
@@ -2296,7 +2329,6 @@ period0:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 1920(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period0
@@ -2304,10 +2336,12 @@ period0:
 done0:
 	MOVQ panel+0(FP), AX
 	MOVQ words+8(FP), CX
-	MOVQ scales+16(FP), DX
-	MOVQ biases+24(FP), BX
-	MOVQ groups+32(FP), SI
-	MOVQ periods+40(FP), DI
+	MOVQ scales+24(FP), DX
+	MOVQ biases+32(FP), BX
+	MOVQ groups+40(FP), SI
+	MOVQ periods+48(FP), DI
+	MOVQ step+16(FP), R9
+	SHLQ $0x02, R9
 
 group1:
 	TESTQ   SI, SI
@@ -2323,8 +2357,11 @@ period1:
 	TESTQ       R8, R8
 	JZ          group1
 	VMOVUPS     32(CX), Y3
-	VMOVUPS     96(CX), Y4
-	VMOVUPS     160(CX), Y5
+	ADDQ        R9, CX
+	VMOVUPS     32(CX), Y4
+	ADDQ        R9, CX
+	VMOVUPS     32(CX), Y5
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y6
 	VPAND       Y0, Y6, Y6
 	VCVTDQ2PS   Y6, Y6
@@ -2409,7 +2446,6 @@ period1:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 1952(AX)
-	ADDQ        $0x000000c0, CX
 	ADDQ        $0x00000800, AX
 	DECQ        R8
 	JMP         period1
@@ -2418,18 +2454,20 @@ done1:
 	VZEROUPPER
 	RET
 
-// func unpack512x8(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack512x8(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX512F, SSE2
-TEXT ·unpack512x8(SB), NOSPLIT, $0-48
+TEXT ·unpack512x8(SB), NOSPLIT, $0-56
 	MOVL         $0x000000ff, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Z0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -2445,6 +2483,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Z3
+	ADDQ        R9, CX
 	VMOVDQA32   Z3, Z4
 	VPANDD      Z0, Z4, Z4
 	VCVTDQ2PS   Z4, Z4
@@ -2465,7 +2504,6 @@ period0:
 	VCVTDQ2PS   Z3, Z3
 	VFMADD213PS Z2, Z1, Z3
 	VMOVUPS     Z3, 384(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000200, AX
 	DECQ        R8
 	JMP         period0
@@ -2474,18 +2512,20 @@ done0:
 	VZEROUPPER
 	RET
 
-// func unpack256x8(panel *float32, words *float32, scales *float32, biases *float32, groups int, periods int)
+// func unpack256x8(panel *float32, words *float32, step int, scales *float32, biases *float32, groups int, periods int)
 // Requires: AVX, AVX2, FMA3, SSE2
-TEXT ·unpack256x8(SB), NOSPLIT, $0-48
+TEXT ·unpack256x8(SB), NOSPLIT, $0-56
 	MOVL         $0x000000ff, AX
 	MOVD         AX, X0
 	VPBROADCASTD X0, Y0
 	MOVQ         panel+0(FP), AX
 	MOVQ         words+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         biases+24(FP), BX
-	MOVQ         groups+32(FP), SI
-	MOVQ         periods+40(FP), DI
+	MOVQ         scales+24(FP), DX
+	MOVQ         biases+32(FP), BX
+	MOVQ         groups+40(FP), SI
+	MOVQ         periods+48(FP), DI
+	MOVQ         step+16(FP), R9
+	SHLQ         $0x02, R9
 
 group0:
 	TESTQ   SI, SI
@@ -2501,6 +2541,7 @@ period0:
 	TESTQ       R8, R8
 	JZ          group0
 	VMOVUPS     (CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -2521,7 +2562,6 @@ period0:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 384(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000200, AX
 	DECQ        R8
 	JMP         period0
@@ -2529,10 +2569,12 @@ period0:
 done0:
 	MOVQ panel+0(FP), AX
 	MOVQ words+8(FP), CX
-	MOVQ scales+16(FP), DX
-	MOVQ biases+24(FP), BX
-	MOVQ groups+32(FP), SI
-	MOVQ periods+40(FP), DI
+	MOVQ scales+24(FP), DX
+	MOVQ biases+32(FP), BX
+	MOVQ groups+40(FP), SI
+	MOVQ periods+48(FP), DI
+	MOVQ step+16(FP), R9
+	SHLQ $0x02, R9
 
 group1:
 	TESTQ   SI, SI
@@ -2548,6 +2590,7 @@ period1:
 	TESTQ       R8, R8
 	JZ          group1
 	VMOVUPS     32(CX), Y3
+	ADDQ        R9, CX
 	VMOVDQA     Y3, Y4
 	VPAND       Y0, Y4, Y4
 	VCVTDQ2PS   Y4, Y4
@@ -2568,7 +2611,6 @@ period1:
 	VCVTDQ2PS   Y3, Y3
 	VFMADD213PS Y2, Y1, Y3
 	VMOVUPS     Y3, 416(AX)
-	ADDQ        $0x00000040, CX
 	ADDQ        $0x00000200, AX
 	DECQ        R8
 	JMP         period1
@@ -2589,12 +2631,12 @@ TEXT ·few512x4x4x4(SB), NOSPLIT, $8-97
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    ahead+80(FP), R8
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), R9
 	MOVQ    nextSides+56(FP), R10
 	SHLQ    $0x02, R10
 	LEAQ    (R10)(R10*2), R11
 	MOVQ    stride+88(FP), R12
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R13
 	MOVB    first+96(FP), R14
 	VPXORD  Z1, Z1, Z1
@@ -2923,12 +2965,12 @@ TEXT ·fewTiles512x4x4x4(SB), NOSPLIT, $0-96
 	SHLQ    $0x02, SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    ahead+88(FP), R8
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), R9
 	MOVQ    nextSides+64(FP), R10
 	SHLQ    $0x02, R10
 	LEAQ    (R10)(R10*2), R11
 	MOVQ    biases+56(FP), R12
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R13
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -3242,11 +3284,11 @@ TEXT ·few512x4x4x2(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    ahead+80(FP), DI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), R8
 	MOVQ    nextSides+56(FP), R9
 	SHLQ    $0x02, R9
 	MOVQ    stride+88(FP), R10
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R11
 	MOVB    first+96(FP), R12
 	VPXORD  Z1, Z1, Z1
@@ -3434,11 +3476,11 @@ TEXT ·fewTiles512x4x4x2(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    ahead+88(FP), DI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), R8
 	MOVQ    nextSides+64(FP), R9
 	SHLQ    $0x02, R9
 	MOVQ    biases+56(FP), R10
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R11
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -3616,11 +3658,11 @@ TEXT ·few512x4x4x1(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    ahead+80(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), DI
 	MOVQ    nextSides+56(FP), R8
 	SHLQ    $0x02, R8
 	MOVQ    stride+88(FP), R8
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R9
 	MOVB    first+96(FP), R10
 	VPXORD  Z1, Z1, Z1
@@ -3738,11 +3780,11 @@ TEXT ·fewTiles512x4x4x1(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    ahead+88(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), DI
 	MOVQ    nextSides+64(FP), R8
 	SHLQ    $0x02, R8
 	MOVQ    biases+56(FP), R8
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R9
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -3852,12 +3894,12 @@ TEXT ·few512x4x2x4(SB), NOSPLIT, $0-97
 	SHLQ    $0x02, BX
 	LEAQ    (BX)(BX*2), SI
 	MOVQ    ahead+80(FP), DI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), R8
 	MOVQ    nextSides+56(FP), R9
 	SHLQ    $0x02, R9
 	LEAQ    (R9)(R9*2), R10
 	MOVQ    stride+88(FP), R11
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R12
 	MOVB    first+96(FP), R13
 	VPXORD  Z1, Z1, Z1
@@ -4095,12 +4137,12 @@ TEXT ·fewTiles512x4x2x4(SB), NOSPLIT, $0-96
 	SHLQ    $0x02, BX
 	LEAQ    (BX)(BX*2), SI
 	MOVQ    ahead+88(FP), DI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), R8
 	MOVQ    nextSides+64(FP), R9
 	SHLQ    $0x02, R9
 	LEAQ    (R9)(R9*2), R10
 	MOVQ    biases+56(FP), R11
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R12
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -4332,11 +4374,11 @@ TEXT ·few512x4x2x2(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), BX
 	SHLQ    $0x02, BX
 	MOVQ    ahead+80(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), DI
 	MOVQ    nextSides+56(FP), R8
 	SHLQ    $0x02, R8
 	MOVQ    stride+88(FP), R9
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R10
 	MOVB    first+96(FP), R11
 	VPXORD  Z1, Z1, Z1
@@ -4477,11 +4519,11 @@ TEXT ·fewTiles512x4x2x2(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), BX
 	SHLQ    $0x02, BX
 	MOVQ    ahead+88(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), DI
 	MOVQ    nextSides+64(FP), R8
 	SHLQ    $0x02, R8
 	MOVQ    biases+56(FP), R9
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R10
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -4617,11 +4659,11 @@ TEXT ·few512x4x2x1(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), BX
 	SHLQ    $0x02, BX
 	MOVQ    ahead+80(FP), BX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), SI
 	MOVQ    nextSides+56(FP), DI
 	SHLQ    $0x02, DI
 	MOVQ    stride+88(FP), DI
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R8
 	MOVB    first+96(FP), R9
 	VPXORD  Z1, Z1, Z1
@@ -4714,11 +4756,11 @@ TEXT ·fewTiles512x4x2x1(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), BX
 	SHLQ    $0x02, BX
 	MOVQ    ahead+88(FP), BX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), SI
 	MOVQ    nextSides+64(FP), DI
 	SHLQ    $0x02, DI
 	MOVQ    biases+56(FP), DI
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R8
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -4807,12 +4849,12 @@ TEXT ·few512x4x1x4(SB), NOSPLIT, $0-97
 	SHLQ    $0x02, DX
 	LEAQ    (DX)(DX*2), BX
 	MOVQ    ahead+80(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), DI
 	MOVQ    nextSides+56(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 	MOVQ    stride+88(FP), R10
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R11
 	MOVB    first+96(FP), R12
 	VPXORD  Z1, Z1, Z1
@@ -5006,12 +5048,12 @@ TEXT ·fewTiles512x4x1x4(SB), NOSPLIT, $0-96
 	SHLQ    $0x02, DX
 	LEAQ    (DX)(DX*2), BX
 	MOVQ    ahead+88(FP), SI
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), DI
 	MOVQ    nextSides+64(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 	MOVQ    biases+56(FP), R10
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R11
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -5203,11 +5245,11 @@ TEXT ·few512x4x1x2(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), DX
 	SHLQ    $0x02, DX
 	MOVQ    ahead+80(FP), BX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), SI
 	MOVQ    nextSides+56(FP), DI
 	SHLQ    $0x02, DI
 	MOVQ    stride+88(FP), R8
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), R9
 	MOVB    first+96(FP), R10
 	VPXORD  Z1, Z1, Z1
@@ -5326,11 +5368,11 @@ TEXT ·fewTiles512x4x1x2(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), DX
 	SHLQ    $0x02, DX
 	MOVQ    ahead+88(FP), BX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), SI
 	MOVQ    nextSides+64(FP), DI
 	SHLQ    $0x02, DI
 	MOVQ    biases+56(FP), R8
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), R9
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
@@ -5446,11 +5488,11 @@ TEXT ·few512x4x1x1(SB), NOSPLIT, $0-97
 	MOVQ    next+40(FP), DX
 	SHLQ    $0x02, DX
 	MOVQ    ahead+80(FP), DX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    sides+48(FP), BX
 	MOVQ    nextSides+56(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    stride+88(FP), SI
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+64(FP), DI
 	MOVB    first+96(FP), R8
 	VPXORD  Z1, Z1, Z1
@@ -5532,11 +5574,11 @@ TEXT ·fewTiles512x4x1x1(SB), NOSPLIT, $0-96
 	MOVQ    next+40(FP), DX
 	SHLQ    $0x02, DX
 	MOVQ    ahead+88(FP), DX
-	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    scales+48(FP), BX
 	MOVQ    nextSides+64(FP), SI
 	SHLQ    $0x02, SI
 	MOVQ    biases+56(FP), SI
+	VMOVUPS codes4<>+0(SB), Z0
 	MOVQ    groups+72(FP), DI
 	VPXORD  Z1, Z1, Z1
 
@@ -13778,6 +13820,2875 @@ done:
 	VZEROUPPER
 	RET
 
+// func tiles512x4x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x4x4(SB), NOSPLIT, $0-80
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    c+0(FP), BX
+	MOVQ    ldc+8(FP), SI
+	SHLQ    $0x02, SI
+	LEAQ    (SI)(SI*2), DI
+	MOVQ    words+32(FP), R8
+	MOVQ    scales+40(FP), R9
+	MOVQ    biases+48(FP), R10
+	VMOVUPS codes4<>+0(SB), Z0
+	MOVQ    tiles+72(FP), R11
+
+tile:
+	TESTQ  R11, R11
+	JZ     done
+	DECQ   R11
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	MOVQ   groups+56(FP), R12
+
+group:
+	VPMOVZXWD  (R9), Z17
+	VPSLLD     $0x10, Z17, Z17
+	VPMOVZXWD  (R10), Z18
+	VPSLLD     $0x10, Z18, Z18
+	VPMOVZXWD  32(R9), Z19
+	VPSLLD     $0x10, Z19, Z19
+	VPMOVZXWD  32(R10), Z20
+	VPSLLD     $0x10, Z20, Z20
+	VPMOVZXWD  64(R9), Z21
+	VPSLLD     $0x10, Z21, Z21
+	VPMOVZXWD  64(R10), Z22
+	VPSLLD     $0x10, Z22, Z22
+	VPMOVZXWD  96(R9), Z23
+	VPSLLD     $0x10, Z23, Z23
+	VPMOVZXWD  96(R10), Z24
+	VPSLLD     $0x10, Z24, Z24
+	PREFETCHT0 512(R9)
+	PREFETCHT0 576(R9)
+	SUBQ       $-128, R9
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	SUBQ       $-128, R10
+	MOVQ       periods+64(FP), R13
+
+period:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	VMOVDQU32        (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST (AX), Z25, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z13
+	VMOVDQU32        64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST (AX), Z25, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z14
+	VMOVDQU32        128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST (AX), Z25, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z15
+	VMOVDQU32        192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST (AX), Z25, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z16
+	VPSRLD           $0x04, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x04, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x04, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x04, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x08, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x08, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x08, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x08, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x0c, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x0c, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x0c, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x0c, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x10, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z1
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x10, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z2
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x10, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z3
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x10, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z4
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x14, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z1
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x14, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z2
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x14, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z3
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x14, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z4
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x18, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z1
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x18, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z2
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x18, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z3
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x18, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z4
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x1c, (R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z1
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x1c, 64(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z2
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x1c, 128(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z3
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x1c, 192(R8), Z25
+	VPERMPS          Z0, Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z4
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z16
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x00000020, AX
+	DECQ             R13
+	JNZ              period
+	DECQ             R12
+	JNZ              group
+	VMOVUPS          Z1, (BX)
+	VMOVUPS          Z2, 64(BX)
+	VMOVUPS          Z3, 128(BX)
+	VMOVUPS          Z4, 192(BX)
+	VMOVUPS          Z5, (BX)(SI*1)
+	VMOVUPS          Z6, 64(BX)(SI*1)
+	VMOVUPS          Z7, 128(BX)(SI*1)
+	VMOVUPS          Z8, 192(BX)(SI*1)
+	VMOVUPS          Z9, (BX)(SI*2)
+	VMOVUPS          Z10, 64(BX)(SI*2)
+	VMOVUPS          Z11, 128(BX)(SI*2)
+	VMOVUPS          Z12, 192(BX)(SI*2)
+	VMOVUPS          Z13, (BX)(DI*1)
+	VMOVUPS          Z14, 64(BX)(DI*1)
+	VMOVUPS          Z15, 128(BX)(DI*1)
+	VMOVUPS          Z16, 192(BX)(DI*1)
+	ADDQ             $0x00000100, BX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x4x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x4x2(SB), NOSPLIT, $0-80
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    c+0(FP), DX
+	MOVQ    ldc+8(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    words+32(FP), SI
+	MOVQ    scales+40(FP), DI
+	MOVQ    biases+48(FP), R8
+	VMOVUPS codes4<>+0(SB), Z0
+	MOVQ    tiles+72(FP), R9
+
+tile:
+	TESTQ  R9, R9
+	JZ     done
+	DECQ   R9
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	MOVQ   groups+56(FP), R10
+
+group:
+	VPMOVZXWD  (DI), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  (R8), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  32(DI), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  32(R8), Z12
+	VPSLLD     $0x10, Z12, Z12
+	VPMOVZXWD  64(DI), Z13
+	VPSLLD     $0x10, Z13, Z13
+	VPMOVZXWD  64(R8), Z14
+	VPSLLD     $0x10, Z14, Z14
+	VPMOVZXWD  96(DI), Z15
+	VPSLLD     $0x10, Z15, Z15
+	VPMOVZXWD  96(R8), Z16
+	VPSLLD     $0x10, Z16, Z16
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	SUBQ       $-128, DI
+	PREFETCHT0 512(R8)
+	PREFETCHT0 576(R8)
+	SUBQ       $-128, R8
+	MOVQ       periods+64(FP), R11
+
+period:
+	PREFETCHT0       4096(SI)
+	PREFETCHT0       4160(SI)
+	PREFETCHT0       4224(SI)
+	PREFETCHT0       4288(SI)
+	VMOVDQU32        (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST (AX), Z17, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z5
+	VMOVDQU32        64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST (AX), Z17, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z6
+	VMOVDQU32        128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST (AX), Z17, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z7
+	VMOVDQU32        192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST (AX), Z17, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z8
+	VPSRLD           $0x04, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x04, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x04, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x04, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x08, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x08, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x08, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x08, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x0c, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x0c, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x0c, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x0c, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x10, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z1
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x10, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z2
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x10, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z3
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x10, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z4
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x14, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z1
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x14, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z2
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x14, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z3
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x14, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z4
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x18, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z1
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x18, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z2
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x18, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z3
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x18, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z4
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x1c, (SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z1
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x1c, 64(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z2
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x1c, 128(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z3
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x1c, 192(SI), Z17
+	VPERMPS          Z0, Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z4
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z8
+	ADDQ             $0x00000100, SI
+	ADDQ             $0x00000020, AX
+	DECQ             R11
+	JNZ              period
+	DECQ             R10
+	JNZ              group
+	VMOVUPS          Z1, (DX)
+	VMOVUPS          Z2, 64(DX)
+	VMOVUPS          Z3, 128(DX)
+	VMOVUPS          Z4, 192(DX)
+	VMOVUPS          Z5, (DX)(BX*1)
+	VMOVUPS          Z6, 64(DX)(BX*1)
+	VMOVUPS          Z7, 128(DX)(BX*1)
+	VMOVUPS          Z8, 192(DX)(BX*1)
+	ADDQ             $0x00000100, DX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x4x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x4x1(SB), NOSPLIT, $0-80
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    c+0(FP), CX
+	MOVQ    ldc+8(FP), AX
+	SHLQ    $0x02, AX
+	MOVQ    words+32(FP), DX
+	MOVQ    scales+40(FP), BX
+	MOVQ    biases+48(FP), SI
+	VMOVUPS codes4<>+0(SB), Z0
+	MOVQ    tiles+72(FP), DI
+
+tile:
+	TESTQ  DI, DI
+	JZ     done
+	DECQ   DI
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   groups+56(FP), R8
+
+group:
+	VPMOVZXWD  (BX), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  (SI), Z6
+	VPSLLD     $0x10, Z6, Z6
+	VPMOVZXWD  32(BX), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VPMOVZXWD  32(SI), Z8
+	VPSLLD     $0x10, Z8, Z8
+	VPMOVZXWD  64(BX), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  64(SI), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  96(BX), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  96(SI), Z12
+	VPSLLD     $0x10, Z12, Z12
+	PREFETCHT0 512(BX)
+	PREFETCHT0 576(BX)
+	SUBQ       $-128, BX
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	SUBQ       $-128, SI
+	MOVQ       periods+64(FP), R9
+
+period:
+	PREFETCHT0       4096(DX)
+	PREFETCHT0       4160(DX)
+	PREFETCHT0       4224(DX)
+	PREFETCHT0       4288(DX)
+	VMOVDQU32        (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST (AX), Z13, Z1
+	VMOVDQU32        64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST (AX), Z13, Z2
+	VMOVDQU32        128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST (AX), Z13, Z3
+	VMOVDQU32        192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST (AX), Z13, Z4
+	VPSRLD           $0x04, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z1
+	VPSRLD           $0x04, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z2
+	VPSRLD           $0x04, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z3
+	VPSRLD           $0x04, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z4
+	VPSRLD           $0x08, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z1
+	VPSRLD           $0x08, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z2
+	VPSRLD           $0x08, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z3
+	VPSRLD           $0x08, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z4
+	VPSRLD           $0x0c, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z1
+	VPSRLD           $0x0c, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z2
+	VPSRLD           $0x0c, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z3
+	VPSRLD           $0x0c, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z4
+	VPSRLD           $0x10, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z1
+	VPSRLD           $0x10, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z2
+	VPSRLD           $0x10, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z3
+	VPSRLD           $0x10, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z4
+	VPSRLD           $0x14, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z1
+	VPSRLD           $0x14, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z2
+	VPSRLD           $0x14, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z3
+	VPSRLD           $0x14, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z4
+	VPSRLD           $0x18, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z1
+	VPSRLD           $0x18, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z2
+	VPSRLD           $0x18, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z3
+	VPSRLD           $0x18, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z4
+	VPSRLD           $0x1c, (DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z1
+	VPSRLD           $0x1c, 64(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z2
+	VPSRLD           $0x1c, 128(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z3
+	VPSRLD           $0x1c, 192(DX), Z13
+	VPERMPS          Z0, Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z4
+	ADDQ             $0x00000100, DX
+	ADDQ             $0x00000020, AX
+	DECQ             R9
+	JNZ              period
+	DECQ             R8
+	JNZ              group
+	VMOVUPS          Z1, (CX)
+	VMOVUPS          Z2, 64(CX)
+	VMOVUPS          Z3, 128(CX)
+	VMOVUPS          Z4, 192(CX)
+	ADDQ             $0x00000100, CX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x6x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x6x4(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	MOVQ         c+0(FP), BX
+	MOVQ         ldc+8(FP), SI
+	SHLQ         $0x02, SI
+	LEAQ         (SI)(SI*2), DI
+	MOVQ         words+32(FP), R8
+	MOVQ         scales+40(FP), R9
+	MOVQ         biases+48(FP), R10
+	MOVL         $0x0000003f, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), R11
+
+tile:
+	TESTQ  R11, R11
+	JZ     done
+	DECQ   R11
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	MOVQ   groups+56(FP), R12
+
+group:
+	VPMOVZXWD  (R9), Z17
+	VPSLLD     $0x10, Z17, Z17
+	VPMOVZXWD  (R10), Z18
+	VPSLLD     $0x10, Z18, Z18
+	VPMOVZXWD  32(R9), Z19
+	VPSLLD     $0x10, Z19, Z19
+	VPMOVZXWD  32(R10), Z20
+	VPSLLD     $0x10, Z20, Z20
+	VPMOVZXWD  64(R9), Z21
+	VPSLLD     $0x10, Z21, Z21
+	VPMOVZXWD  64(R10), Z22
+	VPSLLD     $0x10, Z22, Z22
+	VPMOVZXWD  96(R9), Z23
+	VPSLLD     $0x10, Z23, Z23
+	VPMOVZXWD  96(R10), Z24
+	VPSLLD     $0x10, Z24, Z24
+	PREFETCHT0 512(R9)
+	PREFETCHT0 576(R9)
+	SUBQ       $-128, R9
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	SUBQ       $-128, R10
+	MOVQ       periods+64(FP), R13
+
+period:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	PREFETCHT0       4352(R8)
+	PREFETCHT0       4416(R8)
+	PREFETCHT0       4480(R8)
+	PREFETCHT0       4544(R8)
+	PREFETCHT0       4608(R8)
+	PREFETCHT0       4672(R8)
+	PREFETCHT0       4736(R8)
+	PREFETCHT0       4800(R8)
+	VPSRLD           $0x00, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST (AX), Z25, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z13
+	VPSRLD           $0x00, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST (AX), Z25, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z14
+	VPSRLD           $0x00, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST (AX), Z25, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z15
+	VPSRLD           $0x00, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST (AX), Z25, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z16
+	VPSRLD           $0x06, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x06, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x06, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x06, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x0c, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x0c, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x0c, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x0c, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x12, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x12, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x12, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x12, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x18, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z1
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x18, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z2
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x18, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z3
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x18, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 16(AX), Z25, Z4
+	VFMADD231PS.BCST 16(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 16(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 16(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x1e, (R8), Z25
+	VPSLLD           $0x02, 256(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z1
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x1e, 64(R8), Z25
+	VPSLLD           $0x02, 320(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z2
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x1e, 128(R8), Z25
+	VPSLLD           $0x02, 384(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z3
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x1e, 192(R8), Z25
+	VPSLLD           $0x02, 448(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 20(AX), Z25, Z4
+	VFMADD231PS.BCST 20(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 20(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 20(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x04, 256(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z1
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x04, 320(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z2
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x04, 384(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z3
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x04, 448(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 24(AX), Z25, Z4
+	VFMADD231PS.BCST 24(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 24(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 24(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x0a, 256(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z1
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x0a, 320(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z2
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x0a, 384(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z3
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x0a, 448(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 28(AX), Z25, Z4
+	VFMADD231PS.BCST 28(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 28(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 28(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x10, 256(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 32(AX), Z25, Z1
+	VFMADD231PS.BCST 32(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 32(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 32(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x10, 320(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 32(AX), Z25, Z2
+	VFMADD231PS.BCST 32(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 32(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 32(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x10, 384(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 32(AX), Z25, Z3
+	VFMADD231PS.BCST 32(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 32(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 32(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x10, 448(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 32(AX), Z25, Z4
+	VFMADD231PS.BCST 32(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 32(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 32(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x16, 256(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 36(AX), Z25, Z1
+	VFMADD231PS.BCST 36(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 36(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 36(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x16, 320(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 36(AX), Z25, Z2
+	VFMADD231PS.BCST 36(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 36(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 36(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x16, 384(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 36(AX), Z25, Z3
+	VFMADD231PS.BCST 36(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 36(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 36(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x16, 448(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 36(AX), Z25, Z4
+	VFMADD231PS.BCST 36(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 36(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 36(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x1c, 256(R8), Z25
+	VPSLLD           $0x04, 512(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 40(AX), Z25, Z1
+	VFMADD231PS.BCST 40(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 40(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 40(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x1c, 320(R8), Z25
+	VPSLLD           $0x04, 576(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 40(AX), Z25, Z2
+	VFMADD231PS.BCST 40(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 40(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 40(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x1c, 384(R8), Z25
+	VPSLLD           $0x04, 640(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 40(AX), Z25, Z3
+	VFMADD231PS.BCST 40(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 40(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 40(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x1c, 448(R8), Z25
+	VPSLLD           $0x04, 704(R8), Z26
+	VPORD            Z26, Z25, Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 40(AX), Z25, Z4
+	VFMADD231PS.BCST 40(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 40(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 40(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x02, 512(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 44(AX), Z25, Z1
+	VFMADD231PS.BCST 44(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 44(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 44(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x02, 576(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 44(AX), Z25, Z2
+	VFMADD231PS.BCST 44(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 44(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 44(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x02, 640(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 44(AX), Z25, Z3
+	VFMADD231PS.BCST 44(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 44(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 44(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x02, 704(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 44(AX), Z25, Z4
+	VFMADD231PS.BCST 44(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 44(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 44(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x08, 512(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 48(AX), Z25, Z1
+	VFMADD231PS.BCST 48(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 48(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 48(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x08, 576(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 48(AX), Z25, Z2
+	VFMADD231PS.BCST 48(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 48(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 48(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x08, 640(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 48(AX), Z25, Z3
+	VFMADD231PS.BCST 48(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 48(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 48(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x08, 704(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 48(AX), Z25, Z4
+	VFMADD231PS.BCST 48(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 48(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 48(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x0e, 512(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 52(AX), Z25, Z1
+	VFMADD231PS.BCST 52(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 52(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 52(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x0e, 576(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 52(AX), Z25, Z2
+	VFMADD231PS.BCST 52(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 52(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 52(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x0e, 640(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 52(AX), Z25, Z3
+	VFMADD231PS.BCST 52(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 52(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 52(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x0e, 704(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 52(AX), Z25, Z4
+	VFMADD231PS.BCST 52(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 52(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 52(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x14, 512(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 56(AX), Z25, Z1
+	VFMADD231PS.BCST 56(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 56(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 56(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x14, 576(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 56(AX), Z25, Z2
+	VFMADD231PS.BCST 56(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 56(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 56(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x14, 640(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 56(AX), Z25, Z3
+	VFMADD231PS.BCST 56(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 56(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 56(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x14, 704(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 56(AX), Z25, Z4
+	VFMADD231PS.BCST 56(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 56(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 56(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x1a, 512(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 60(AX), Z25, Z1
+	VFMADD231PS.BCST 60(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 60(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 60(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x1a, 576(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 60(AX), Z25, Z2
+	VFMADD231PS.BCST 60(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 60(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 60(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x1a, 640(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 60(AX), Z25, Z3
+	VFMADD231PS.BCST 60(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 60(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 60(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x1a, 704(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 60(AX), Z25, Z4
+	VFMADD231PS.BCST 60(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 60(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 60(AX)(DX*1), Z25, Z16
+	ADDQ             $0x00000300, R8
+	ADDQ             $0x00000040, AX
+	DECQ             R13
+	JNZ              period
+	DECQ             R12
+	JNZ              group
+	VMOVUPS          Z1, (BX)
+	VMOVUPS          Z2, 64(BX)
+	VMOVUPS          Z3, 128(BX)
+	VMOVUPS          Z4, 192(BX)
+	VMOVUPS          Z5, (BX)(SI*1)
+	VMOVUPS          Z6, 64(BX)(SI*1)
+	VMOVUPS          Z7, 128(BX)(SI*1)
+	VMOVUPS          Z8, 192(BX)(SI*1)
+	VMOVUPS          Z9, (BX)(SI*2)
+	VMOVUPS          Z10, 64(BX)(SI*2)
+	VMOVUPS          Z11, 128(BX)(SI*2)
+	VMOVUPS          Z12, 192(BX)(SI*2)
+	VMOVUPS          Z13, (BX)(DI*1)
+	VMOVUPS          Z14, 64(BX)(DI*1)
+	VMOVUPS          Z15, 128(BX)(DI*1)
+	VMOVUPS          Z16, 192(BX)(DI*1)
+	ADDQ             $0x00000100, BX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x6x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x6x2(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         c+0(FP), DX
+	MOVQ         ldc+8(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         words+32(FP), SI
+	MOVQ         scales+40(FP), DI
+	MOVQ         biases+48(FP), R8
+	MOVL         $0x0000003f, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), R9
+
+tile:
+	TESTQ  R9, R9
+	JZ     done
+	DECQ   R9
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	MOVQ   groups+56(FP), R10
+
+group:
+	VPMOVZXWD  (DI), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  (R8), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  32(DI), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  32(R8), Z12
+	VPSLLD     $0x10, Z12, Z12
+	VPMOVZXWD  64(DI), Z13
+	VPSLLD     $0x10, Z13, Z13
+	VPMOVZXWD  64(R8), Z14
+	VPSLLD     $0x10, Z14, Z14
+	VPMOVZXWD  96(DI), Z15
+	VPSLLD     $0x10, Z15, Z15
+	VPMOVZXWD  96(R8), Z16
+	VPSLLD     $0x10, Z16, Z16
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	SUBQ       $-128, DI
+	PREFETCHT0 512(R8)
+	PREFETCHT0 576(R8)
+	SUBQ       $-128, R8
+	MOVQ       periods+64(FP), R11
+
+period:
+	PREFETCHT0       4096(SI)
+	PREFETCHT0       4160(SI)
+	PREFETCHT0       4224(SI)
+	PREFETCHT0       4288(SI)
+	PREFETCHT0       4352(SI)
+	PREFETCHT0       4416(SI)
+	PREFETCHT0       4480(SI)
+	PREFETCHT0       4544(SI)
+	PREFETCHT0       4608(SI)
+	PREFETCHT0       4672(SI)
+	PREFETCHT0       4736(SI)
+	PREFETCHT0       4800(SI)
+	VPSRLD           $0x00, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST (AX), Z17, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z5
+	VPSRLD           $0x00, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST (AX), Z17, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z6
+	VPSRLD           $0x00, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST (AX), Z17, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z7
+	VPSRLD           $0x00, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST (AX), Z17, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z8
+	VPSRLD           $0x06, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x06, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x06, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x06, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x0c, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x0c, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x0c, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x0c, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x12, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x12, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x12, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x12, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x18, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z1
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x18, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z2
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x18, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z3
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x18, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 16(AX), Z17, Z4
+	VFMADD231PS.BCST 16(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x1e, (SI), Z17
+	VPSLLD           $0x02, 256(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z1
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x1e, 64(SI), Z17
+	VPSLLD           $0x02, 320(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z2
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x1e, 128(SI), Z17
+	VPSLLD           $0x02, 384(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z3
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x1e, 192(SI), Z17
+	VPSLLD           $0x02, 448(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 20(AX), Z17, Z4
+	VFMADD231PS.BCST 20(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x04, 256(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z1
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x04, 320(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z2
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x04, 384(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z3
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x04, 448(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 24(AX), Z17, Z4
+	VFMADD231PS.BCST 24(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x0a, 256(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z1
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x0a, 320(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z2
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x0a, 384(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z3
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x0a, 448(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 28(AX), Z17, Z4
+	VFMADD231PS.BCST 28(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x10, 256(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 32(AX), Z17, Z1
+	VFMADD231PS.BCST 32(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x10, 320(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 32(AX), Z17, Z2
+	VFMADD231PS.BCST 32(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x10, 384(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 32(AX), Z17, Z3
+	VFMADD231PS.BCST 32(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x10, 448(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 32(AX), Z17, Z4
+	VFMADD231PS.BCST 32(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x16, 256(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 36(AX), Z17, Z1
+	VFMADD231PS.BCST 36(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x16, 320(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 36(AX), Z17, Z2
+	VFMADD231PS.BCST 36(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x16, 384(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 36(AX), Z17, Z3
+	VFMADD231PS.BCST 36(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x16, 448(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 36(AX), Z17, Z4
+	VFMADD231PS.BCST 36(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x1c, 256(SI), Z17
+	VPSLLD           $0x04, 512(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 40(AX), Z17, Z1
+	VFMADD231PS.BCST 40(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x1c, 320(SI), Z17
+	VPSLLD           $0x04, 576(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 40(AX), Z17, Z2
+	VFMADD231PS.BCST 40(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x1c, 384(SI), Z17
+	VPSLLD           $0x04, 640(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 40(AX), Z17, Z3
+	VFMADD231PS.BCST 40(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x1c, 448(SI), Z17
+	VPSLLD           $0x04, 704(SI), Z18
+	VPORD            Z18, Z17, Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 40(AX), Z17, Z4
+	VFMADD231PS.BCST 40(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x02, 512(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 44(AX), Z17, Z1
+	VFMADD231PS.BCST 44(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x02, 576(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 44(AX), Z17, Z2
+	VFMADD231PS.BCST 44(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x02, 640(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 44(AX), Z17, Z3
+	VFMADD231PS.BCST 44(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x02, 704(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 44(AX), Z17, Z4
+	VFMADD231PS.BCST 44(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x08, 512(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 48(AX), Z17, Z1
+	VFMADD231PS.BCST 48(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x08, 576(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 48(AX), Z17, Z2
+	VFMADD231PS.BCST 48(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x08, 640(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 48(AX), Z17, Z3
+	VFMADD231PS.BCST 48(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x08, 704(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 48(AX), Z17, Z4
+	VFMADD231PS.BCST 48(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x0e, 512(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 52(AX), Z17, Z1
+	VFMADD231PS.BCST 52(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x0e, 576(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 52(AX), Z17, Z2
+	VFMADD231PS.BCST 52(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x0e, 640(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 52(AX), Z17, Z3
+	VFMADD231PS.BCST 52(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x0e, 704(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 52(AX), Z17, Z4
+	VFMADD231PS.BCST 52(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x14, 512(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 56(AX), Z17, Z1
+	VFMADD231PS.BCST 56(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x14, 576(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 56(AX), Z17, Z2
+	VFMADD231PS.BCST 56(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x14, 640(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 56(AX), Z17, Z3
+	VFMADD231PS.BCST 56(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x14, 704(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 56(AX), Z17, Z4
+	VFMADD231PS.BCST 56(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x1a, 512(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 60(AX), Z17, Z1
+	VFMADD231PS.BCST 60(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x1a, 576(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 60(AX), Z17, Z2
+	VFMADD231PS.BCST 60(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x1a, 640(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 60(AX), Z17, Z3
+	VFMADD231PS.BCST 60(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x1a, 704(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 60(AX), Z17, Z4
+	VFMADD231PS.BCST 60(AX)(CX*1), Z17, Z8
+	ADDQ             $0x00000300, SI
+	ADDQ             $0x00000040, AX
+	DECQ             R11
+	JNZ              period
+	DECQ             R10
+	JNZ              group
+	VMOVUPS          Z1, (DX)
+	VMOVUPS          Z2, 64(DX)
+	VMOVUPS          Z3, 128(DX)
+	VMOVUPS          Z4, 192(DX)
+	VMOVUPS          Z5, (DX)(BX*1)
+	VMOVUPS          Z6, 64(DX)(BX*1)
+	VMOVUPS          Z7, 128(DX)(BX*1)
+	VMOVUPS          Z8, 192(DX)(BX*1)
+	ADDQ             $0x00000100, DX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x6x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x6x1(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         c+0(FP), CX
+	MOVQ         ldc+8(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         words+32(FP), DX
+	MOVQ         scales+40(FP), BX
+	MOVQ         biases+48(FP), SI
+	MOVL         $0x0000003f, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), DI
+
+tile:
+	TESTQ  DI, DI
+	JZ     done
+	DECQ   DI
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   groups+56(FP), R8
+
+group:
+	VPMOVZXWD  (BX), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  (SI), Z6
+	VPSLLD     $0x10, Z6, Z6
+	VPMOVZXWD  32(BX), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VPMOVZXWD  32(SI), Z8
+	VPSLLD     $0x10, Z8, Z8
+	VPMOVZXWD  64(BX), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  64(SI), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  96(BX), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  96(SI), Z12
+	VPSLLD     $0x10, Z12, Z12
+	PREFETCHT0 512(BX)
+	PREFETCHT0 576(BX)
+	SUBQ       $-128, BX
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	SUBQ       $-128, SI
+	MOVQ       periods+64(FP), R9
+
+period:
+	PREFETCHT0       4096(DX)
+	PREFETCHT0       4160(DX)
+	PREFETCHT0       4224(DX)
+	PREFETCHT0       4288(DX)
+	PREFETCHT0       4352(DX)
+	PREFETCHT0       4416(DX)
+	PREFETCHT0       4480(DX)
+	PREFETCHT0       4544(DX)
+	PREFETCHT0       4608(DX)
+	PREFETCHT0       4672(DX)
+	PREFETCHT0       4736(DX)
+	PREFETCHT0       4800(DX)
+	VPSRLD           $0x00, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST (AX), Z13, Z1
+	VPSRLD           $0x00, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST (AX), Z13, Z2
+	VPSRLD           $0x00, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST (AX), Z13, Z3
+	VPSRLD           $0x00, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST (AX), Z13, Z4
+	VPSRLD           $0x06, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z1
+	VPSRLD           $0x06, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z2
+	VPSRLD           $0x06, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z3
+	VPSRLD           $0x06, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z4
+	VPSRLD           $0x0c, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z1
+	VPSRLD           $0x0c, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z2
+	VPSRLD           $0x0c, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z3
+	VPSRLD           $0x0c, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z4
+	VPSRLD           $0x12, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z1
+	VPSRLD           $0x12, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z2
+	VPSRLD           $0x12, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z3
+	VPSRLD           $0x12, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z4
+	VPSRLD           $0x18, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z1
+	VPSRLD           $0x18, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z2
+	VPSRLD           $0x18, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z3
+	VPSRLD           $0x18, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 16(AX), Z13, Z4
+	VPSRLD           $0x1e, (DX), Z13
+	VPSLLD           $0x02, 256(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z1
+	VPSRLD           $0x1e, 64(DX), Z13
+	VPSLLD           $0x02, 320(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z2
+	VPSRLD           $0x1e, 128(DX), Z13
+	VPSLLD           $0x02, 384(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z3
+	VPSRLD           $0x1e, 192(DX), Z13
+	VPSLLD           $0x02, 448(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 20(AX), Z13, Z4
+	VPSRLD           $0x04, 256(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z1
+	VPSRLD           $0x04, 320(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z2
+	VPSRLD           $0x04, 384(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z3
+	VPSRLD           $0x04, 448(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 24(AX), Z13, Z4
+	VPSRLD           $0x0a, 256(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z1
+	VPSRLD           $0x0a, 320(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z2
+	VPSRLD           $0x0a, 384(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z3
+	VPSRLD           $0x0a, 448(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 28(AX), Z13, Z4
+	VPSRLD           $0x10, 256(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 32(AX), Z13, Z1
+	VPSRLD           $0x10, 320(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 32(AX), Z13, Z2
+	VPSRLD           $0x10, 384(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 32(AX), Z13, Z3
+	VPSRLD           $0x10, 448(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 32(AX), Z13, Z4
+	VPSRLD           $0x16, 256(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 36(AX), Z13, Z1
+	VPSRLD           $0x16, 320(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 36(AX), Z13, Z2
+	VPSRLD           $0x16, 384(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 36(AX), Z13, Z3
+	VPSRLD           $0x16, 448(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 36(AX), Z13, Z4
+	VPSRLD           $0x1c, 256(DX), Z13
+	VPSLLD           $0x04, 512(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 40(AX), Z13, Z1
+	VPSRLD           $0x1c, 320(DX), Z13
+	VPSLLD           $0x04, 576(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 40(AX), Z13, Z2
+	VPSRLD           $0x1c, 384(DX), Z13
+	VPSLLD           $0x04, 640(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 40(AX), Z13, Z3
+	VPSRLD           $0x1c, 448(DX), Z13
+	VPSLLD           $0x04, 704(DX), Z14
+	VPORD            Z14, Z13, Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 40(AX), Z13, Z4
+	VPSRLD           $0x02, 512(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 44(AX), Z13, Z1
+	VPSRLD           $0x02, 576(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 44(AX), Z13, Z2
+	VPSRLD           $0x02, 640(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 44(AX), Z13, Z3
+	VPSRLD           $0x02, 704(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 44(AX), Z13, Z4
+	VPSRLD           $0x08, 512(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 48(AX), Z13, Z1
+	VPSRLD           $0x08, 576(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 48(AX), Z13, Z2
+	VPSRLD           $0x08, 640(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 48(AX), Z13, Z3
+	VPSRLD           $0x08, 704(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 48(AX), Z13, Z4
+	VPSRLD           $0x0e, 512(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 52(AX), Z13, Z1
+	VPSRLD           $0x0e, 576(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 52(AX), Z13, Z2
+	VPSRLD           $0x0e, 640(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 52(AX), Z13, Z3
+	VPSRLD           $0x0e, 704(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 52(AX), Z13, Z4
+	VPSRLD           $0x14, 512(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 56(AX), Z13, Z1
+	VPSRLD           $0x14, 576(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 56(AX), Z13, Z2
+	VPSRLD           $0x14, 640(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 56(AX), Z13, Z3
+	VPSRLD           $0x14, 704(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 56(AX), Z13, Z4
+	VPSRLD           $0x1a, 512(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 60(AX), Z13, Z1
+	VPSRLD           $0x1a, 576(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 60(AX), Z13, Z2
+	VPSRLD           $0x1a, 640(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 60(AX), Z13, Z3
+	VPSRLD           $0x1a, 704(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 60(AX), Z13, Z4
+	ADDQ             $0x00000300, DX
+	ADDQ             $0x00000040, AX
+	DECQ             R9
+	JNZ              period
+	DECQ             R8
+	JNZ              group
+	VMOVUPS          Z1, (CX)
+	VMOVUPS          Z2, 64(CX)
+	VMOVUPS          Z3, 128(CX)
+	VMOVUPS          Z4, 192(CX)
+	ADDQ             $0x00000100, CX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x8x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x8x4(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	MOVQ         c+0(FP), BX
+	MOVQ         ldc+8(FP), SI
+	SHLQ         $0x02, SI
+	LEAQ         (SI)(SI*2), DI
+	MOVQ         words+32(FP), R8
+	MOVQ         scales+40(FP), R9
+	MOVQ         biases+48(FP), R10
+	MOVL         $0x000000ff, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), R11
+
+tile:
+	TESTQ  R11, R11
+	JZ     done
+	DECQ   R11
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	MOVQ   groups+56(FP), R12
+
+group:
+	VPMOVZXWD  (R9), Z17
+	VPSLLD     $0x10, Z17, Z17
+	VPMOVZXWD  (R10), Z18
+	VPSLLD     $0x10, Z18, Z18
+	VPMOVZXWD  32(R9), Z19
+	VPSLLD     $0x10, Z19, Z19
+	VPMOVZXWD  32(R10), Z20
+	VPSLLD     $0x10, Z20, Z20
+	VPMOVZXWD  64(R9), Z21
+	VPSLLD     $0x10, Z21, Z21
+	VPMOVZXWD  64(R10), Z22
+	VPSLLD     $0x10, Z22, Z22
+	VPMOVZXWD  96(R9), Z23
+	VPSLLD     $0x10, Z23, Z23
+	VPMOVZXWD  96(R10), Z24
+	VPSLLD     $0x10, Z24, Z24
+	PREFETCHT0 512(R9)
+	PREFETCHT0 576(R9)
+	SUBQ       $-128, R9
+	PREFETCHT0 512(R10)
+	PREFETCHT0 576(R10)
+	SUBQ       $-128, R10
+	MOVQ       periods+64(FP), R13
+
+period:
+	PREFETCHT0       4096(R8)
+	PREFETCHT0       4160(R8)
+	PREFETCHT0       4224(R8)
+	PREFETCHT0       4288(R8)
+	VPSRLD           $0x00, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST (AX), Z25, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z13
+	VPSRLD           $0x00, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST (AX), Z25, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z14
+	VPSRLD           $0x00, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST (AX), Z25, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z15
+	VPSRLD           $0x00, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST (AX), Z25, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST (AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST (AX)(DX*1), Z25, Z16
+	VPSRLD           $0x08, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x08, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x08, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x08, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 4(AX), Z25, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 4(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 4(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x10, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x10, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x10, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x10, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 8(AX), Z25, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 8(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 8(AX)(DX*1), Z25, Z16
+	VPSRLD           $0x18, (R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z18, Z17, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z5
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z9
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z13
+	VPSRLD           $0x18, 64(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z20, Z19, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z6
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z10
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z14
+	VPSRLD           $0x18, 128(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z22, Z21, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z7
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z15
+	VPSRLD           $0x18, 192(R8), Z25
+	VPANDD           Z0, Z25, Z25
+	VCVTDQ2PS        Z25, Z25
+	VFMADD213PS      Z24, Z23, Z25
+	VFMADD231PS.BCST 12(AX), Z25, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z25, Z8
+	VFMADD231PS.BCST 12(AX)(CX*2), Z25, Z12
+	VFMADD231PS.BCST 12(AX)(DX*1), Z25, Z16
+	ADDQ             $0x00000100, R8
+	ADDQ             $0x00000010, AX
+	DECQ             R13
+	JNZ              period
+	DECQ             R12
+	JNZ              group
+	VMOVUPS          Z1, (BX)
+	VMOVUPS          Z2, 64(BX)
+	VMOVUPS          Z3, 128(BX)
+	VMOVUPS          Z4, 192(BX)
+	VMOVUPS          Z5, (BX)(SI*1)
+	VMOVUPS          Z6, 64(BX)(SI*1)
+	VMOVUPS          Z7, 128(BX)(SI*1)
+	VMOVUPS          Z8, 192(BX)(SI*1)
+	VMOVUPS          Z9, (BX)(SI*2)
+	VMOVUPS          Z10, 64(BX)(SI*2)
+	VMOVUPS          Z11, 128(BX)(SI*2)
+	VMOVUPS          Z12, 192(BX)(SI*2)
+	VMOVUPS          Z13, (BX)(DI*1)
+	VMOVUPS          Z14, 64(BX)(DI*1)
+	VMOVUPS          Z15, 128(BX)(DI*1)
+	VMOVUPS          Z16, 192(BX)(DI*1)
+	ADDQ             $0x00000100, BX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x8x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x8x2(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         c+0(FP), DX
+	MOVQ         ldc+8(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         words+32(FP), SI
+	MOVQ         scales+40(FP), DI
+	MOVQ         biases+48(FP), R8
+	MOVL         $0x000000ff, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), R9
+
+tile:
+	TESTQ  R9, R9
+	JZ     done
+	DECQ   R9
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	MOVQ   groups+56(FP), R10
+
+group:
+	VPMOVZXWD  (DI), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  (R8), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  32(DI), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  32(R8), Z12
+	VPSLLD     $0x10, Z12, Z12
+	VPMOVZXWD  64(DI), Z13
+	VPSLLD     $0x10, Z13, Z13
+	VPMOVZXWD  64(R8), Z14
+	VPSLLD     $0x10, Z14, Z14
+	VPMOVZXWD  96(DI), Z15
+	VPSLLD     $0x10, Z15, Z15
+	VPMOVZXWD  96(R8), Z16
+	VPSLLD     $0x10, Z16, Z16
+	PREFETCHT0 512(DI)
+	PREFETCHT0 576(DI)
+	SUBQ       $-128, DI
+	PREFETCHT0 512(R8)
+	PREFETCHT0 576(R8)
+	SUBQ       $-128, R8
+	MOVQ       periods+64(FP), R11
+
+period:
+	PREFETCHT0       4096(SI)
+	PREFETCHT0       4160(SI)
+	PREFETCHT0       4224(SI)
+	PREFETCHT0       4288(SI)
+	VPSRLD           $0x00, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST (AX), Z17, Z1
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z5
+	VPSRLD           $0x00, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST (AX), Z17, Z2
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z6
+	VPSRLD           $0x00, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST (AX), Z17, Z3
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z7
+	VPSRLD           $0x00, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST (AX), Z17, Z4
+	VFMADD231PS.BCST (AX)(CX*1), Z17, Z8
+	VPSRLD           $0x08, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z1
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x08, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z2
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x08, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z3
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x08, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 4(AX), Z17, Z4
+	VFMADD231PS.BCST 4(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x10, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z1
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x10, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z2
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x10, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z3
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x10, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 8(AX), Z17, Z4
+	VFMADD231PS.BCST 8(AX)(CX*1), Z17, Z8
+	VPSRLD           $0x18, (SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z10, Z9, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z1
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z5
+	VPSRLD           $0x18, 64(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z12, Z11, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z2
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z6
+	VPSRLD           $0x18, 128(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z14, Z13, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z3
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z7
+	VPSRLD           $0x18, 192(SI), Z17
+	VPANDD           Z0, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VFMADD213PS      Z16, Z15, Z17
+	VFMADD231PS.BCST 12(AX), Z17, Z4
+	VFMADD231PS.BCST 12(AX)(CX*1), Z17, Z8
+	ADDQ             $0x00000100, SI
+	ADDQ             $0x00000010, AX
+	DECQ             R11
+	JNZ              period
+	DECQ             R10
+	JNZ              group
+	VMOVUPS          Z1, (DX)
+	VMOVUPS          Z2, 64(DX)
+	VMOVUPS          Z3, 128(DX)
+	VMOVUPS          Z4, 192(DX)
+	VMOVUPS          Z5, (DX)(BX*1)
+	VMOVUPS          Z6, 64(DX)(BX*1)
+	VMOVUPS          Z7, 128(DX)(BX*1)
+	VMOVUPS          Z8, 192(DX)(BX*1)
+	ADDQ             $0x00000100, DX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func tiles512x8x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tiles512x8x1(SB), NOSPLIT, $0-80
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         c+0(FP), CX
+	MOVQ         ldc+8(FP), AX
+	SHLQ         $0x02, AX
+	MOVQ         words+32(FP), DX
+	MOVQ         scales+40(FP), BX
+	MOVQ         biases+48(FP), SI
+	MOVL         $0x000000ff, AX
+	VPBROADCASTD AX, Z0
+	MOVQ         tiles+72(FP), DI
+
+tile:
+	TESTQ  DI, DI
+	JZ     done
+	DECQ   DI
+	MOVQ   x+16(FP), AX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   groups+56(FP), R8
+
+group:
+	VPMOVZXWD  (BX), Z5
+	VPSLLD     $0x10, Z5, Z5
+	VPMOVZXWD  (SI), Z6
+	VPSLLD     $0x10, Z6, Z6
+	VPMOVZXWD  32(BX), Z7
+	VPSLLD     $0x10, Z7, Z7
+	VPMOVZXWD  32(SI), Z8
+	VPSLLD     $0x10, Z8, Z8
+	VPMOVZXWD  64(BX), Z9
+	VPSLLD     $0x10, Z9, Z9
+	VPMOVZXWD  64(SI), Z10
+	VPSLLD     $0x10, Z10, Z10
+	VPMOVZXWD  96(BX), Z11
+	VPSLLD     $0x10, Z11, Z11
+	VPMOVZXWD  96(SI), Z12
+	VPSLLD     $0x10, Z12, Z12
+	PREFETCHT0 512(BX)
+	PREFETCHT0 576(BX)
+	SUBQ       $-128, BX
+	PREFETCHT0 512(SI)
+	PREFETCHT0 576(SI)
+	SUBQ       $-128, SI
+	MOVQ       periods+64(FP), R9
+
+period:
+	PREFETCHT0       4096(DX)
+	PREFETCHT0       4160(DX)
+	PREFETCHT0       4224(DX)
+	PREFETCHT0       4288(DX)
+	VPSRLD           $0x00, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST (AX), Z13, Z1
+	VPSRLD           $0x00, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST (AX), Z13, Z2
+	VPSRLD           $0x00, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST (AX), Z13, Z3
+	VPSRLD           $0x00, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST (AX), Z13, Z4
+	VPSRLD           $0x08, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z1
+	VPSRLD           $0x08, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z2
+	VPSRLD           $0x08, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z3
+	VPSRLD           $0x08, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 4(AX), Z13, Z4
+	VPSRLD           $0x10, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z1
+	VPSRLD           $0x10, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z2
+	VPSRLD           $0x10, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z3
+	VPSRLD           $0x10, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 8(AX), Z13, Z4
+	VPSRLD           $0x18, (DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z6, Z5, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z1
+	VPSRLD           $0x18, 64(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z8, Z7, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z2
+	VPSRLD           $0x18, 128(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z10, Z9, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z3
+	VPSRLD           $0x18, 192(DX), Z13
+	VPANDD           Z0, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VFMADD213PS      Z12, Z11, Z13
+	VFMADD231PS.BCST 12(AX), Z13, Z4
+	ADDQ             $0x00000100, DX
+	ADDQ             $0x00000010, AX
+	DECQ             R9
+	JNZ              period
+	DECQ             R8
+	JNZ              group
+	VMOVUPS          Z1, (CX)
+	VMOVUPS          Z2, 64(CX)
+	VMOVUPS          Z3, 128(CX)
+	VMOVUPS          Z4, 192(CX)
+	ADDQ             $0x00000100, CX
+	JMP              tile
+
+done:
+	VZEROUPPER
+	RET
+
 // func fewUpper512x4x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·fewUpper512x4x4(SB), NOSPLIT, $0-64
@@ -15519,24 +18430,25 @@ loop:
 done:
 	RET
 
-// func widenRows512(dst *float32, step int, src *byte, n int)
+// func widenRows512(dst *float32, step int, src *byte, stride int, n int)
 // Requires: AVX, AVX512F
-TEXT ·widenRows512(SB), NOSPLIT, $0-32
+TEXT ·widenRows512(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ step+8(FP), CX
 	MOVQ src+16(FP), DX
-	MOVQ n+24(FP), BX
+	MOVQ stride+24(FP), BX
+	MOVQ n+32(FP), SI
 	SHLQ $0x02, CX
 
 loop:
-	TESTQ     BX, BX
+	TESTQ     SI, SI
 	JZ        done
 	VPMOVZXWD (DX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVUPS   Z0, (AX)
-	ADDQ      $0x20, DX
+	ADDQ      BX, DX
 	ADDQ      CX, AX
-	DECQ      BX
+	DECQ      SI
 	JMP       loop
 
 done:

@@ -70,7 +70,7 @@ func (s Set) unpackHalf(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 		s.transpose32(to, t.source(stored{m.Data, 4 * m.In, p.K}, 4*p.From, 4, p))
 	case m.Format == ops.BF16:
 		s.transpose16(to, t.source(stored{m.Data, 2 * m.In, p.K}, 2*p.From, 2, p))
-	case m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && p.From%m.Group == 0 && p.K%m.Group == 0 && whole(m) && !(m.Tiled && p.Row%half != 0):
+	case m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && p.From%m.Group == 0 && p.K%m.Group == 0 && whole(m) && !(m.Tiled > 0 && p.Row%half != 0):
 		s.unpackWords(panel, m, p, t)
 	default:
 		rows := grow(&t.rows, half*Block)
@@ -119,7 +119,7 @@ func (t *Temp) source(all stored, from, size int, p Part) stored {
 
 // codes are affine weights of 16 outputs on their way into a panel.
 type codes struct {
-	words          []float32 // [*, 16]; bits, not numbers
+	words          Rows      // [*, 16]; bits, not numbers
 	scales, biases []float32 // [groups, 16]
 	bits           int
 	groups         int
@@ -139,18 +139,18 @@ func (t *Temp) codesOf(s Set, m *ops.Matrix, p Part) codes {
 	n := groups * bytes / 4
 	w := codes{bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
 		scales: grow(&t.scales, (groups+16)*half), biases: grow(&t.biases, (groups+16)*half)}
-	if m.Tiled {
+	if m.Tiled > 0 {
 		w.words = tiledWords(m, p.Row, p.From)
 	} else {
-		w.words = grow(&t.words, (n+16)*half)
-		s.transpose32(Rows{w.words, half}, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
+		w.words = Rows{grow(&t.words, (n+16)*half), half}
+		s.transpose32(w.words, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
 	}
 	return w
 }
 
 // sides sets dst [groups, 16] to the scales or biases of a part.
 func (s Set) sides(dst Rows, data []byte, m *ops.Matrix, p Part, t *Temp) {
-	if m.Tiled {
+	if m.Tiled > 0 {
 		s.tiledSides(dst, data, m, p)
 		return
 	}
@@ -189,7 +189,7 @@ func decode(dst []float32, m *ops.Matrix, row, from int) {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(m.Data[4*(at+i):]))
 		case ops.BF16, ops.F16:
 			at := at + i
-			if m.Tiled {
+			if m.Tiled > 0 {
 				at = upperAt(m, row, from+i)
 			}
 			dst[i] = side(m.Data, m.Format, at)
@@ -203,8 +203,8 @@ func decode(dst []float32, m *ops.Matrix, row, from int) {
 // affineAt is the code of an input, and where the scale and the bias of its group are.
 func affineAt(m *ops.Matrix, row, i int) (code int32, group int) {
 	groups, g := m.In/m.Group, i/m.Group
-	if m.Tiled {
-		return tiledCode(m, row, i), (row/half*groups+g)*half + row%half
+	if a := m.Tiled; a > 0 {
+		return tiledCode(m, row, i), (row/a*groups+g)*a + row%a
 	}
 	return codeAt(m.Data[row*m.In*m.Bits/8:], i*m.Bits, m.Bits), row*groups + g
 }

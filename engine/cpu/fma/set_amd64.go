@@ -127,23 +127,23 @@ func (s Set) near(data []byte) {
 	}
 }
 
-// widenRows widens n rows of 16 bf16, if this set can.
-func (s Set) widenRows(dst Rows, data []byte, n int) bool {
+// widenRows widens the first 16 of n rows of `across` bf16, if this set can.
+func (s Set) widenRows(dst Rows, data []byte, across, n int) bool {
 	if s != AVX512 || n == 0 {
 		return false
 	}
-	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*half*n-1]
-	widenRows512(&dst.Data[0], dst.Step, &data[0], n)
+	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*(across*(n-1)+half)-1]
+	widenRows512(&dst.Data[0], dst.Step, &data[0], 2*across, n)
 	return true
 }
 
 // unpack decodes words of codes into 16 columns of a panel.
 func (s Set) unpack(panel []float32, w codes) {
 	f := unpacking(s == AVX512, w.bits)
-	f(&panel[0], &w.words[0], &w.scales[0], &w.biases[0], w.groups, w.periods)
+	f(&panel[0], &w.words.Data[0], w.words.Step, &w.scales[0], &w.biases[0], w.groups, w.periods)
 }
 
-type unpackKernel = func(panel, words, scales, biases *float32, groups, periods int)
+type unpackKernel = func(panel, words *float32, step int, scales, biases *float32, groups, periods int)
 
 func unpacking(wide bool, bits int) unpackKernel {
 	if wide {
@@ -238,6 +238,25 @@ func fewTilesKernels(bits, rows int) [3]fewTilesFunc {
 		return [3]fewTilesFunc{fewTiles512x8x2x1, fewTiles512x8x2x2, fewTiles512x8x2x4}
 	}
 	return [3]fewTilesFunc{fewTiles512x8x4x1, fewTiles512x8x4x2, fewTiles512x8x4x4}
+}
+
+type tilesFunc = func(c *float32, ldc int, x *float32, ldx int, words, scales, biases *byte, groups, periods, tiles int)
+
+// fewTiles multiplies some rows with tiles of 64 outputs.
+func (s Set) fewTiles(rows int, c, x Rows, k tilesCall) {
+	f := tilesKernels(rows)[k.bits/2-2]
+	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &k.codes[0], &k.scales[0], &k.biases[0], k.groups, k.periods, k.tiles)
+}
+
+// tilesKernels are those for 4, 6 and 8 bits.
+func tilesKernels(rows int) [3]tilesFunc {
+	switch rows {
+	case 1:
+		return [3]tilesFunc{tiles512x4x1, tiles512x6x1, tiles512x8x1}
+	case 2:
+		return [3]tilesFunc{tiles512x4x2, tiles512x6x2, tiles512x8x2}
+	}
+	return [3]tilesFunc{tiles512x4x4, tiles512x6x4, tiles512x8x4}
 }
 
 type fewUpperFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next, inputs int, ahead *byte)

@@ -61,7 +61,7 @@ func (s Set) transposeRows(dst, src Rows, rows, n int) bool { return false }
 func (s Set) near(data []byte) {}
 
 // widenRows is left to Go.
-func (s Set) widenRows(dst Rows, data []byte, n int) bool { return false }
+func (s Set) widenRows(dst Rows, data []byte, across, n int) bool { return false }
 
 // unpack decodes words of codes into 16 columns of a panel: 4 bits in a kernel, others code by code.
 func (s Set) unpack(panel []float32, w codes) {
@@ -70,7 +70,7 @@ func (s Set) unpack(panel []float32, w codes) {
 	for g := range w.groups {
 		scales, biases := &w.scales[g*half], &w.biases[g*half]
 		for i := 0; i < w.periods; {
-			words := w.words[(g*w.periods+i)*width*half:]
+			words := w.words.Data[(g*w.periods+i)*width*half:]
 			to := panel[(g*w.periods+i)*period*Lanes:]
 			if w.bits == 4 {
 				nibblesNEON(&to[0], (*uint32)(unsafe.Pointer(&words[0])), w.periods, scales, biases)
@@ -99,6 +99,9 @@ func fields(dst []uint32, words []float32, bits int) {
 }
 
 func (s Set) few(halves, rows int, k fewCall) { panic("fma: no such kernels for this processor") }
+func (s Set) fewTiles(rows int, c, x Rows, k tilesCall) {
+	panic("fma: no such kernels for this processor")
+}
 
 func (s Set) transposeListed(dst Rows, src Listed, list []int32, n int) {
 	panic("fma: no kernels for listed rows")

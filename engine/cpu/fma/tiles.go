@@ -9,39 +9,51 @@ import (
 )
 
 // Tiled weights (ops.Matrix.Tiled) hold the same numbers in the same bytes, in the order in which kernels read them. For
-// every 16 outputs: their codes word by word, [words, 16], where a word is 32 bits of an output's stream of codes; and
-// their scales, and their biases, group by group, [groups, 16].
+// every 16 or 64 outputs: their codes word by word, [words, 16], where a word is 32 bits of an output's stream of codes; and
+// their scales, and their biases, group by group, [groups, 16]. Few rows' kernels take 64 outputs through memory as one
+// stream, which the processor reads ahead by itself: with four of 16 each it begins anew at every one.
 
 // SuitsTiles says that Arrange knows weights of this kind.
 func (s Set) SuitsTiles(m *ops.Matrix) bool {
 	return s != Plain && m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && whole(m) && m.Out%half == 0
 }
 
-// Arrange brings the bytes of m, which SuitsTiles, into tiles, where they are.
-func (s Set) Arrange(m *ops.Matrix, t *Temp) {
+// Across is how many outputs tiles of m, which SuitsTiles, have best side by side.
+func (s Set) Across(m *ops.Matrix) int {
+	if s.SuitsFew(m) && m.Side == ops.BF16 && m.Out > 0 && padded(m.Out)%FewOutputs == 0 {
+		return FewOutputs
+	}
+	return half
+}
+
+// Arrange brings the bytes of m, which SuitsTiles, into tiles of `across` outputs, where they are.
+func (s Set) Arrange(m *ops.Matrix, across int, t *Temp) {
 	row, groups := m.In*m.Bits/8, m.In/m.Group
-	words := grow(&t.words, (row/4+16)*half)
-	for o := 0; o < m.Out; o += half {
-		block := m.Data[o*row : (o+half)*row]
-		s.transpose32(Rows{words, half}, stored{block, row, row / 4})
-		copy(block, bytesOf(words[:row/4*half]))
+	words := grow(&t.words, (row/4+16)*across)
+	for o := 0; o < m.Out; o += across {
+		block := m.Data[o*row : (o+across)*row]
+		for h := 0; h < across; h += half {
+			s.transpose32(Rows{words[h:], across}, stored{block[h*row:], row, row / 4})
+		}
+		copy(block, bytesOf(words[:row/4*across]))
 	}
 	for _, sides := range [][]byte{m.Scales, m.Biases} {
 		size := sideBytes(m.Side)
-		each := half * groups * size
-		for o := range m.Out / half {
+		each := across * groups * size
+		for o := range m.Out / across {
 			arrangeSides(sides[o*each:(o+1)*each], grow(&t.raw, each), groups, size)
 		}
 	}
-	m.Tiled = true
+	m.Tiled = across
 }
 
-// arrangeSides turns numbers of `size` bytes [16, groups] into [groups, 16], through memory of the same length.
+// arrangeSides turns numbers of `size` bytes [across, groups] into [groups, across], through memory of the same length.
 func arrangeSides(block, through []byte, groups, size int) {
 	copy(through, block)
-	for j := range half {
+	across := len(block) / (groups * size)
+	for j := range across {
 		for g := range groups {
-			copy(block[(g*half+j)*size:][:size], through[(j*groups+g)*size:])
+			copy(block[(g*across+j)*size:][:size], through[(j*groups+g)*size:])
 		}
 	}
 }
@@ -55,13 +67,13 @@ func TileBytes(m *ops.Matrix) int {
 	return aligned(out*m.In*m.Bits/8) + 2*aligned(out*m.In/m.Group*sideBytes(m.Side))
 }
 
-// Tile copies m, all of which but the number of outputs SuitsTiles or which SuitsUpper, into memory of TileBytes, in tiles. A
-// ragged end is filled up with outputs that are zero.
-func (s Set) Tile(m *ops.Matrix, memory []byte) *ops.Matrix {
+// Tile copies m, all of which but the number of outputs SuitsTiles or which SuitsUpper, into memory of TileBytes, in tiles, of
+// `across` outputs if it is affine. A ragged end is filled up with outputs that are zero.
+func (s Set) Tile(m *ops.Matrix, across int, memory []byte) *ops.Matrix {
 	own := *m
 	own.Out, own.Panels = padded(m.Out), nil
 	if m.Format == ops.BF16 {
-		own.Data, own.Tiled = memory[:2*own.Out*m.In:2*own.Out*m.In], true
+		own.Data, own.Tiled = memory[:2*own.Out*m.In:2*own.Out*m.In], half
 		clear(own.Data)
 		for i := range m.Out * m.In {
 			copy(own.Data[2*upperAt(m, i/m.In, i%m.In):], m.Data[2*i:2*i+2])
@@ -81,7 +93,7 @@ func (s Set) Tile(m *ops.Matrix, memory []byte) *ops.Matrix {
 		*part.to, memory = memory[:n:n], memory[aligned(n):]
 		copy(*part.to, part.from)
 	}
-	s.Arrange(&own, &Temp{})
+	s.Arrange(&own, across, &Temp{})
 	return &own
 }
 
@@ -100,10 +112,11 @@ func sideBytes(f ops.Format) int {
 	return 2
 }
 
-// tiledWords are the words of the outputs of a tile, from that of input `from` on. Every host that lector runs on is
-// little-endian.
-func tiledWords(m *ops.Matrix, row, from int) []float32 {
-	return floatsOf(m.Data[row*m.In*m.Bits/8+from*m.Bits/32*4*half:])
+// tiledWords are the words of 16 outputs, from that of input `from` on. row is a multiple of 16. Every host that lector runs
+// on is little-endian.
+func tiledWords(m *ops.Matrix, row, from int) Rows {
+	a := m.Tiled
+	return Rows{floatsOf(m.Data[row/a*a*m.In*m.Bits/8+(from*m.Bits/32*a+row%a)*4:]), a}
 }
 
 // floatsOf reads bytes as floats.
@@ -129,9 +142,9 @@ func (s Set) tileSides(m *ops.Matrix, row, n int, t *Temp) Rows {
 
 // tiledSides sets dst [groups, 16] to the scales or biases of the groups that inputs from..from+k of a tile have.
 func (s Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
-	size, groups := sideBytes(m.Side), p.K/m.Group
-	data = data[(p.Row*(m.In/m.Group)+p.From/m.Group*half)*size:][:groups*half*size]
-	if m.Side == ops.BF16 && s.widenRows(dst, data, groups) {
+	size, groups, a := sideBytes(m.Side), p.K/m.Group, m.Tiled
+	data = data[((p.Row/a*(m.In/m.Group)+p.From/m.Group)*a+p.Row%a)*size:]
+	if m.Side == ops.BF16 && s.widenRows(dst, data, a, groups) {
 		return
 	}
 	for g := range groups {
@@ -139,11 +152,11 @@ func (s Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
 		switch m.Side {
 		case ops.BF16:
 			for j := range to {
-				to[j] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*(g*half+j):])) << 16)
+				to[j] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*(g*a+j):])) << 16)
 			}
 		default:
 			for j := range to {
-				to[j] = side(data, m.Side, g*half+j)
+				to[j] = side(data, m.Side, g*a+j)
 			}
 		}
 	}
@@ -151,8 +164,9 @@ func (s Set) tiledSides(dst Rows, data []byte, m *ops.Matrix, p Part) {
 
 // tiledCode is code i of an output.
 func tiledCode(m *ops.Matrix, row, i int) int32 {
-	tile := m.Data[row/half*half*m.In*m.Bits/8:]
-	word := func(k int) uint64 { return uint64(binary.LittleEndian.Uint32(tile[4*(k*half+row%half):])) }
+	a := m.Tiled
+	tile := m.Data[row/a*a*m.In*m.Bits/8:]
+	word := func(k int) uint64 { return uint64(binary.LittleEndian.Uint32(tile[4*(k*a+row%a):])) }
 	bit := i * m.Bits
 	v := word(bit / 32)
 	if bit%32+m.Bits > 32 {

@@ -9,10 +9,10 @@ import (
 	"lector/engine/ops"
 )
 
-// tiledOf is a copy of m in tiles, made where its bytes lie.
-func tiledOf(set fma.Set, m ops.Matrix) ops.Matrix {
+// tiledOf is a copy of m in tiles of `across` outputs, made where its bytes lie.
+func tiledOf(set fma.Set, m ops.Matrix, across int) ops.Matrix {
 	m.Data, m.Scales, m.Biases = bytes.Clone(m.Data), bytes.Clone(m.Scales), bytes.Clone(m.Biases)
-	set.Arrange(&m, &fma.Temp{})
+	set.Arrange(&m, across, &fma.Temp{})
 	return m
 }
 
@@ -24,23 +24,61 @@ func TestTilesAgree(t *testing.T) {
 			for _, m := range []ops.Matrix{
 				src.matrix(ops.Affine, 80, in, 2, 32, ops.BF16), src.matrix(ops.Affine, 80, in, 3, 32, ops.F32), src.matrix(ops.Affine, 80, in, 4, 32, ops.F16),
 				src.matrix(ops.Affine, 80, in, 4, 64, ops.BF16), src.matrix(ops.Affine, 80, in, 6, 32, ops.F32), src.matrix(ops.Affine, 80, in, 8, 64, ops.BF16),
+				src.matrix(ops.Affine, 128, in, 4, 64, ops.BF16), src.matrix(ops.Affine, 192, in, 6, 64, ops.BF16), src.matrix(ops.Affine, 128, in, 8, 32, ops.BF16),
 			} {
 				if !set.SuitsTiles(&m) {
 					t.Fatalf("%s does not tile %d bits in groups of %d", set, m.Bits, m.Group)
 				}
-				tiles := tiledOf(set, m)
-				sameWeights(t, m, tiles)
-				k := fma.Inputs(&m, 256)
-				for _, p := range []fma.Part{{Row: 0, N: 32, K: min(k, in)}, {Row: 48, N: 32, From: in / k * k / 2 / m.Group * m.Group, K: m.Group}, {Row: 64, N: 7, K: m.Group}, {Row: 21, N: 20, K: m.Group}} {
-					unpacked(t, tiles, p)
-				}
-				if set == fma.Widest() && set.SuitsFew(&m) {
-					for rows := 1; rows <= fma.FewRows; rows++ {
-						for _, n := range []int{1, 16, 33, 64} {
-							fewOnce(t, src, tiles, fma.Part{Row: 16, N: n, K: in}, rows)
-						}
+				for _, across := range []int{16, 64} {
+					if across == 16 || across == set.Across(&m) {
+						tilesAgree(t, src, set, m, across)
 					}
 				}
+			}
+		}
+	}
+}
+
+func tilesAgree(t *testing.T, src source, set fma.Set, m ops.Matrix, across int) {
+	t.Helper()
+	tiles := tiledOf(set, m, across)
+	sameWeights(t, m, tiles)
+	k := fma.Inputs(&m, 256)
+	for _, p := range []fma.Part{{Row: 0, N: 32, K: min(k, m.In)}, {Row: 48, N: 32, From: m.In / k * k / 2 / m.Group * m.Group, K: m.Group}, {Row: 64, N: 7, K: m.Group}, {Row: 21, N: 20, K: m.Group}} {
+		unpacked(t, tiles, p)
+	}
+	if set != fma.Widest() || !set.SuitsFew(&m) {
+		return
+	}
+	for rows := 1; rows <= fma.FewRows; rows++ {
+		for _, n := range []int{1, 16, 33, 64} {
+			fewOnce(t, src, tiles, fma.Part{Row: 16, N: n, K: m.In}, rows)
+		}
+		if across == fma.FewOutputs {
+			tilesAtOnce(t, src, tiles, rows)
+		}
+	}
+}
+
+// tilesAtOnce holds FewTiles to Few, tile by tile, and to the columns that it may write.
+func tilesAtOnce(t *testing.T, src source, m ops.Matrix, rows int) {
+	t.Helper()
+	first, n := fma.FewOutputs, m.Out-fma.FewOutputs
+	x, c, tile := fma.Rows{Data: src.floats(rows * m.In), Step: m.In}, make([]float32, rows*(n+3)), make([]float32, rows*fma.FewOutputs)
+	fma.Widest().FewTiles(fma.Rows{Data: c, Step: n + 3}, x, rows, fma.Outputs{Matrix: &m, Row: first, N: n, Then: &m, ThenRow: m.Out})
+	for o := 0; o < n; o += fma.FewOutputs {
+		fma.Widest().Few(fma.Rows{Data: tile, Step: fma.FewOutputs}, x, rows, fma.Outputs{Matrix: &m, Row: first + o, N: fma.FewOutputs}, &fma.Temp{})
+		for r := range rows {
+			got, want := c[r*(n+3)+o:][:fma.FewOutputs], tile[r*fma.FewOutputs:][:fma.FewOutputs]
+			if i := differs(got, want); i >= 0 {
+				t.Fatalf("%d bits, %d rows: row %d, output %d is %v, by itself %v", m.Bits, rows, r, first+o+i, got[i], want[i])
+			}
+		}
+	}
+	for r := range rows {
+		for i, v := range c[r*(n+3)+n:][:3] {
+			if v != 0 {
+				t.Fatalf("%d bits, %d rows: column %d behind the outputs of row %d is written: %v", m.Bits, rows, i, r, v)
 			}
 		}
 	}
@@ -64,7 +102,7 @@ func TestTilesOfUpperHalvesAgree(t *testing.T) {
 	for _, in := range inputs(1, 64, 193) {
 		for _, out := range []int{1, 16, 70, 128} {
 			m := src.matrix(ops.BF16, out, in, 0, 0, 0)
-			tiles := fma.Widest().Tile(&m, make([]byte, fma.TileBytes(&m)))
+			tiles := fma.Widest().Tile(&m, 16, make([]byte, fma.TileBytes(&m)))
 			sameWeights(t, m, *tiles)
 			if !fma.Widest().SuitsUpper(&m) {
 				continue
@@ -82,11 +120,15 @@ func TestTilesOfUpperHalvesAgree(t *testing.T) {
 func TestTileFillsUp(t *testing.T) {
 	src := newSource(9)
 	for _, set := range fma.Sets()[1:] {
-		for _, out := range []int{1, 4, 16, 70} {
+		for _, out := range []int{1, 4, 16, 57, 70} {
 			m := src.matrix(ops.Affine, out, 192, 4, 64, ops.BF16)
+			across := 16
+			if out == 57 {
+				across = 64
+			}
 			memory := make([]byte, fma.TileBytes(&m)+1)
 			memory[len(memory)-1] = 7
-			tiles := set.Tile(&m, memory)
+			tiles := set.Tile(&m, across, memory)
 			sameWeights(t, m, *tiles)
 			row := make([]float32, m.In)
 			for r := out; r < tiles.Out; r++ {

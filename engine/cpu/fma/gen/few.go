@@ -59,19 +59,13 @@ func newFew(bits, rows, halves int, tiles bool) *fewKernel {
 	Doc(fmt.Sprintf("%s "+does+", inputs ascending.", name, rows, 16*halves, rows, 16*halves),
 		fmt.Sprintf("words are the codes of 16 outputs, [*, 16], %d words for %d inputs; %s", width, codes, layout),
 		"The next 16 outputs have theirs next and nextSides floats on. Meanwhile 256 bytes at ahead, and stride (of tiles 256) bytes on for", "every word, are brought near. It needs AVX-512F.")
-	f := &fewKernel{bits: bits, x: newGrid(load("x"), load("ldx"), rows), words: newGrid(load("words"), load("next"), halves),
-		ahead: load("ahead"), table: codeTable(wide, bits)}
+	f := &fewKernel{x: newGrid(load("x"), load("ldx"), rows), words: newGrid(load("words"), load("next"), halves), ahead: load("ahead")}
 	if tiles {
 		f.sides, f.biases = newGrid(load("scales"), load("nextSides"), halves), load("biases")
 	} else {
 		f.sides, f.stride = newGrid(load("sides"), load("nextSides"), halves), load("stride")
 	}
-	if f.table == nil {
-		f.mask = ZMM()
-		low := GP32()
-		MOVL(U32(1<<bits-1), low)
-		VPBROADCASTD(low, f.mask)
-	}
+	f.decoder = newDecoder(bits)
 	f.acc = make([][]VecVirtual, rows)
 	for r := range f.acc {
 		for range halves {
@@ -125,12 +119,28 @@ func fewUpper(rows, halves int) {
 	RET()
 }
 
+// decoder decodes codes of some bits in registers.
+type decoder struct {
+	bits        int
+	table, mask VecVirtual // one of them
+}
+
+func newDecoder(bits int) decoder {
+	d := decoder{bits: bits, table: codeTable(wide, bits)}
+	if d.table == nil {
+		d.mask = ZMM()
+		low := GP32()
+		MOVL(U32(1<<bits-1), low)
+		VPBROADCASTD(low, d.mask)
+	}
+	return d
+}
+
 type fewKernel struct {
-	bits            int
+	decoder
 	x, words, sides grid
-	biases          GPVirtual  // of tiles, else nil: then sides are scales
-	ahead, stride   GPVirtual  // no stride: 256
-	table, mask     VecVirtual // one of them
+	biases          GPVirtual // of tiles, else nil: then sides are scales
+	ahead, stride   GPVirtual // no stride: 256
 	acc             [][]VecVirtual
 	scale, bias     []VecVirtual
 }
@@ -178,7 +188,7 @@ func (f *fewKernel) period(codes, width int) {
 	}
 	for i := range codes {
 		for h := range f.acc[0] {
-			w := f.code(h, i)
+			w := f.codeOf(i, func(n int) Mem { return f.words.at(h, 64*n) })
 			VFMADD213PS(f.bias[h], f.scale[h], w)
 			for r := range f.acc {
 				VFMADD231PS_BCST(f.x.at(r, 4*i), w, f.acc[r][h])
@@ -189,25 +199,25 @@ func (f *fewKernel) period(codes, width int) {
 	f.x.advanceFar(4 * codes)
 }
 
-// code is code i of the outputs of half h, as a float32.
-func (f *fewKernel) code(h, i int) VecVirtual {
-	at, v := f.bits*i, ZMM()
-	d, off := at/32, at%32
-	if f.table != nil && off == 0 {
-		VMOVDQU32(f.words.at(h, 64*d), v)
+// codeOf takes code i of a period of words, as a float32.
+func (d decoder) codeOf(i int, word func(n int) Mem) VecVirtual {
+	at, v := d.bits*i, ZMM()
+	n, off := at/32, at%32
+	if d.table != nil && off == 0 {
+		VMOVDQU32(word(n), v)
 	} else {
-		VPSRLD(Imm(uint64(off)), f.words.at(h, 64*d), v)
+		VPSRLD(Imm(uint64(off)), word(n), v)
 	}
-	if off+f.bits > 32 {
+	if off+d.bits > 32 {
 		high := ZMM()
-		VPSLLD(Imm(uint64(32-off)), f.words.at(h, 64*(d+1)), high)
+		VPSLLD(Imm(uint64(32-off)), word(n+1), high)
 		VPORD(high, v, v)
 	}
-	if f.table != nil {
-		VPERMPS(f.table, v, v)
+	if d.table != nil {
+		VPERMPS(d.table, v, v)
 		return v
 	}
-	VPANDD(f.mask, v, v)
+	VPANDD(d.mask, v, v)
 	VCVTDQ2PS(v, v)
 	return v
 }

@@ -33,6 +33,11 @@ func main() {
 			}
 		}
 	}
+	for _, bits := range []int{4, 6, 8} {
+		for _, rows := range []int{4, 2, 1} {
+			fewTiles(bits, rows)
+		}
+	}
 	for _, rows := range []int{4, 2, 1} {
 		for _, vecs := range []int{4, 2, 1} {
 			fewUpper(rows, vecs)
@@ -223,10 +228,10 @@ func chain(w isa, acc [][]VecVirtual, x grid, at func(v int) Mem) {
 // unpack decodes affine codes of 16 outputs into 16 columns of a panel.
 func unpack(w isa, bits int) {
 	name := fmt.Sprintf("unpack%sx%d", w.name, bits)
-	kernel(name, "func(panel, words, scales, biases *float32, groups, periods int)")
+	kernel(name, "func(panel, words *float32, step int, scales, biases *float32, groups, periods int)")
 	codes, width := period(bits)
 	Doc(fmt.Sprintf("%s sets panel[i*32+j] to scale * code + bias, fused, for the inputs i of all groups and j < 16.", name),
-		fmt.Sprintf("A group is `periods` times %d words [*, 16] that hold %d codes of %d bits each; scales and biases are [groups, 16].", width, codes, bits), w.needs)
+		fmt.Sprintf("A group is `periods` times %d words [*, step], of which the first 16 hold %d codes of %d bits each; scales and biases are [groups, 16].", width, codes, bits), w.needs)
 	parts := 64 / w.bytes // registers of 16 columns
 	table, mask := codeTable(w, bits), w.reg()
 	if table == nil {
@@ -239,7 +244,8 @@ func unpack(w isa, bits int) {
 	for part := range parts {
 		suffix, disp := fmt.Sprint(part), part*w.bytes
 		panel, words, scales, biases := load("panel"), load("words"), load("scales"), load("biases")
-		groups, periods, left := load("groups"), load("periods"), GP64()
+		groups, periods, left, step := load("groups"), load("periods"), GP64(), load("step")
+		SHLQ(Imm(2), step)
 		Label("group" + suffix)
 		TESTQ(groups, groups)
 		JZ(LabelRef("done" + suffix))
@@ -256,7 +262,8 @@ func unpack(w isa, bits int) {
 		in := make([]VecVirtual, width)
 		for d := range in {
 			in[d] = w.reg()
-			VMOVUPS(Mem{Base: words, Disp: 64*d + disp}, in[d])
+			VMOVUPS(Mem{Base: words, Disp: disp}, in[d])
+			ADDQ(step, words)
 		}
 		for i := range codes {
 			v := field(w, in, bits, i)
@@ -273,7 +280,6 @@ func unpack(w isa, bits int) {
 			VFMADD213PS(bias, scale, v)
 			VMOVUPS(v, Mem{Base: panel, Disp: 4*lanes*i + disp})
 		}
-		ADDQ(U32(uint32(64*width)), words)
 		ADDQ(U32(uint32(4*lanes*codes)), panel)
 		DECQ(left)
 		JMP(LabelRef("period" + suffix))

@@ -126,9 +126,9 @@ func near() {
 
 // widenRows widens bf16 that stand close together.
 func widenRows() {
-	kernel("widenRows512", "func(dst *float32, step int, src *byte, n int)")
-	Doc("widenRows512 sets dst[i*step+j] to bf16 16*i+j of src for j < 16 and i < n. It needs AVX-512F.")
-	dst, step, src, n := load("dst"), load("step"), load("src"), load("n")
+	kernel("widenRows512", "func(dst *float32, step int, src *byte, stride, n int)")
+	Doc("widenRows512 sets dst[i*step+j] to bf16 j of the row of src that begins i*stride bytes on, for j < 16 and i < n. It needs AVX-512F.")
+	dst, step, src, stride, n := load("dst"), load("step"), load("src"), load("stride"), load("n")
 	SHLQ(Imm(2), step)
 	Label("loop")
 	TESTQ(n, n)
@@ -137,7 +137,7 @@ func widenRows() {
 	VPMOVZXWD(Mem{Base: src}, v)
 	VPSLLD(Imm(16), v, v)
 	VMOVUPS(v, Mem{Base: dst})
-	ADDQ(Imm(32), src)
+	ADDQ(stride, src)
 	ADDQ(step, dst)
 	DECQ(n)
 	JMP(LabelRef("loop"))
