@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // StoredHandle is a handle as it lies in the store.
@@ -26,18 +29,91 @@ func (s *Space) PutHandle(ctx context.Context, h Handle) (Digest, error) {
 	if err := s.check(""); err != nil {
 		return Digest{}, err
 	}
-	if err := h.check(); err != nil {
-		return Digest{}, fmt.Errorf("store handle: %w", err)
-	}
-	if h.Tenant != s.TenantName() {
-		return Digest{}, fmt.Errorf("store handle: it is of tenant %s, and this is the space of %s", h.Tenant, s.TenantName())
+	o, d, err := s.encodedHandle(h)
+	if err != nil {
+		return Digest{}, err
 	}
 	if _, err := s.Store.Stat(ctx, s.manifestName(h.Manifest)); err != nil {
 		return Digest{}, fmt.Errorf("store handle: its manifest %s: %w", s.manifestName(h.Manifest), err)
 	}
+	return d, s.putNamed(ctx, o)
+}
+
+// encodedHandle is a handle on its way into the store, checked.
+func (s *Space) encodedHandle(h Handle) (small, Digest, error) {
+	if err := h.check(); err != nil {
+		return small{}, Digest{}, fmt.Errorf("store handle: %w", err)
+	}
+	if h.Tenant != s.TenantName() {
+		return small{}, Digest{}, fmt.Errorf("store handle: it is of tenant %s, and this is the space of %s", h.Tenant, s.TenantName())
+	}
 	b := h.Encode()
 	d := Sum(b)
-	return d, s.putNamed(ctx, small{name: s.handleName(d), bytes: b, limit: maxHandleBytes})
+	return small{name: s.handleName(d), bytes: b, limit: maxHandleBytes}, d, nil
+}
+
+// PutSnapshot is PutManifest, and then PutHandle of the handle that handle makes of the manifest and its digest. Where the
+// store can keep bytes that have no name yet, those of both are made durable together, before the first has its name.
+// Errors: those of PutManifest and PutHandle.
+func (s *Space) PutSnapshot(ctx context.Context, id Identity, nodes []Node, handle func(Manifest, Digest) Handle) (_ Manifest, h Handle, err error) {
+	if err := s.check(""); err != nil {
+		return Manifest{}, h, err
+	}
+	m, err := NewManifest(id, nodes)
+	if err != nil {
+		return Manifest{}, h, err
+	}
+	manifest, d, err := s.encoded(m)
+	if err != nil {
+		return Manifest{}, h, err
+	}
+	h = handle(m, d)
+	last, _, err := s.encodedHandle(h)
+	if err != nil {
+		return Manifest{}, h, err
+	}
+	if err := s.Complete(ctx, m); err != nil {
+		return Manifest{}, h, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
+	}
+	batch, err := s.stageSmall(ctx, &manifest, &last)
+	if err != nil {
+		return Manifest{}, h, fmt.Errorf("stage manifest and handle of %d tokens: %w", m.Tokens, err)
+	}
+	defer func() { err = errors.Join(err, batch.Close()) }()
+	if err := s.putNamed(ctx, manifest); err != nil {
+		return Manifest{}, h, err
+	}
+	if m, err = s.Manifest(ctx, d); err != nil {
+		return Manifest{}, h, err
+	}
+	return m, h, s.putNamed(ctx, last)
+}
+
+// stageSmall stages small objects where the store itself can keep them. What it returns is closed in any case.
+func (s *Space) stageSmall(ctx context.Context, objects ...*small) (io.Closer, error) {
+	st, ok := s.Store.(Stager)
+	if !ok {
+		return io.NopCloser(nil), nil
+	}
+	var sizes []int64
+	for _, o := range objects {
+		sizes = append(sizes, int64(len(o.bytes)))
+	}
+	batch, err := st.Stage(ctx, sizes)
+	if err != nil {
+		return nil, err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, o := range objects {
+		g.Go(func() (err error) {
+			o.staged, err = addSmall(gctx, batch, o.bytes)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, errors.Join(err, batch.Close())
+	}
+	return batch, nil
 }
 
 // Handle reads and checks a handle; whether its time is over is for Valid to say.

@@ -270,16 +270,22 @@ func (s *Space) putManifest(ctx context.Context, m Manifest) (Manifest, Digest, 
 	if err := s.Complete(ctx, m); err != nil {
 		return Manifest{}, Digest{}, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
 	}
-	b, err := m.Encode()
+	o, d, err := s.encoded(m)
 	if err != nil {
 		return Manifest{}, Digest{}, err
 	}
-	d := Sum(b)
-	if err := s.putNamed(ctx, small{name: s.manifestName(d), bytes: b, limit: maxManifestBytes}); err != nil {
+	if err := s.putNamed(ctx, o); err != nil {
 		return Manifest{}, Digest{}, err
 	}
 	m, err = s.Manifest(ctx, d)
 	return m, d, err
+}
+
+// encoded is a manifest on its way into the store.
+func (s *Space) encoded(m Manifest) (small, Digest, error) {
+	b, err := m.Encode()
+	d := Sum(b)
+	return small{name: s.manifestName(d), bytes: b, limit: maxManifestBytes}, d, err
 }
 
 // Complete says whether every blob of a manifest is stored under its own name with the right size; it reads none.

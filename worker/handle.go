@@ -15,28 +15,29 @@ type kept struct {
 	tokens []int32
 }
 
-// putManifest stores the manifest of what is kept, read back and verified when it returns: promise 3.
-func (a *attempt) putManifest(ctx context.Context, k kept) (cache.Manifest, cache.Digest, error) {
-	if k.nodes == nil {
-		return a.Space.PutTokens(ctx, a.identity, k.tokens)
-	}
-	return a.Space.PutManifest(ctx, a.identity, k.nodes)
-}
-
-// makeHandle stores a manifest and a handle for it.
+// makeHandle stores a manifest and a handle for it. The manifest was read back and verified when it returns: promise 3.
 func (a *attempt) makeHandle(ctx context.Context, k kept, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
-	m, digest, err := a.putManifest(ctx, k)
+	if k.nodes != nil {
+		return a.Space.PutSnapshot(ctx, a.identity, k.nodes, func(m cache.Manifest, d cache.Digest) cache.Handle { return a.handleFor(m, d, ttl) })
+	}
+	m, digest, err := a.Space.PutTokens(ctx, a.identity, k.tokens)
 	if err != nil {
 		return m, cache.Handle{}, err
 	}
+	h := a.handleFor(m, digest, ttl)
+	_, err = a.Space.PutHandle(ctx, h)
+	return m, h, err
+}
+
+// handleFor is the job's handle for a manifest.
+func (a *attempt) handleFor(m cache.Manifest, digest cache.Digest, ttl time.Duration) cache.Handle {
 	h := cache.Handle{
 		Version: cache.HandleVersion, Manifest: digest, Model: a.identity.Model, Tokens: m.Tokens, Tenant: a.tenant(),
 	}
 	if ttl > 0 {
 		h.Expires = a.job.Submitted.Add(ttl).UTC() // from the order, so that a repeat gives the same bytes
 	}
-	_, err = a.Space.PutHandle(ctx, h)
-	return m, h, err
+	return h
 }
 
 // putHandle is makeHandle, and publishes the handle as the job's. One that was published before must be the same.

@@ -159,16 +159,14 @@ func (d *Document) Read(ctx context.Context) (cache.Digest, cache.Manifest, erro
 	if err != nil {
 		return cache.Digest{}, cache.Manifest{}, err
 	}
-	m, digest, err := d.Space.PutManifest(ctx, d.Identity(), nodes)
-	if err != nil {
-		return cache.Digest{}, m, err
-	}
-	h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.Identity().Model, Tokens: len(d.Tokens), Tenant: d.Space.TenantName()}
-	if d.TTL > 0 {
-		h.Expires = d.Begin.Add(d.TTL).UTC()
-	}
-	handle, err := d.Space.PutHandle(ctx, h)
-	return handle, m, err
+	m, h, err := d.Space.PutSnapshot(ctx, d.Identity(), nodes, func(_ cache.Manifest, digest cache.Digest) cache.Handle {
+		h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.Identity().Model, Tokens: len(d.Tokens), Tenant: d.Space.TenantName()}
+		if d.TTL > 0 {
+			h.Expires = d.Begin.Add(d.TTL).UTC()
+		}
+		return h
+	})
+	return cache.Sum(h.Encode()), m, err
 }
 
 // Check restores a stored handle and holds it against the toy's state after the tokens.

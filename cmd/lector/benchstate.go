@@ -55,20 +55,19 @@ func (t *storedState) save(ctx context.Context, seq engine.Sequence, probe engin
 		if err != nil {
 			return err
 		}
-		m, digest, err := t.space.PutManifest(ctx, id, []cache.Node{node})
-		if err != nil {
-			return err
-		}
+		m, _, err := t.space.PutSnapshot(ctx, id, []cache.Node{node}, t.handleIn(t.space))
 		for i := range t.rows {
 			t.rows[i].Bytes = m.Bytes
 		}
-		_, err = t.space.PutHandle(ctx, t.handleFor(digest, t.space))
 		return err
 	})
 }
 
-func (t *storedState) handleFor(manifest cache.Digest, space *cache.Space) cache.Handle {
-	return cache.Handle{Version: cache.HandleVersion, Manifest: manifest, Model: t.identity.Model, Tokens: len(t.tokens), Tenant: space.TenantName()}
+// handleIn makes handles of a space.
+func (t *storedState) handleIn(space *cache.Space) func(cache.Manifest, cache.Digest) cache.Handle {
+	return func(m cache.Manifest, d cache.Digest) cache.Handle {
+		return cache.Handle{Version: cache.HandleVersion, Manifest: d, Model: t.identity.Model, Tokens: m.Tokens, Tenant: space.TenantName()}
+	}
 }
 
 // saveCells stores the state as an ingest does, cell by cell. The clock runs for the last one and the handle alone: a store
@@ -105,11 +104,8 @@ func (t *storedState) saveCells(ctx context.Context, seq engine.Sequence, probe 
 		if err := put(len(ends) - 1); err != nil {
 			return err
 		}
-		_, digest, err := t.cells.PutManifest(ctx, id, nodes)
-		if err != nil {
-			return err
-		}
-		t.handle, err = t.cells.PutHandle(ctx, t.handleFor(digest, t.cells))
+		_, h, err := t.cells.PutSnapshot(ctx, id, nodes, t.handleIn(t.cells))
+		t.handle = cache.Sum(h.Encode())
 		return err
 	})
 }
