@@ -118,7 +118,9 @@ func TestTenantsJobsAtOnce(t *testing.T) {
 		}
 		var now, most atomic.Int64
 		busy := func(context.Context, int, []engine.Token) error {
-			most.Store(max(most.Load(), now.Add(1)))
+			at := now.Add(1)
+			for before := most.Load(); before < at && !most.CompareAndSwap(before, at); before = most.Load() {
+			}
 			time.Sleep(20 * time.Second)
 			now.Add(-1)
 			return nil
