@@ -80,6 +80,7 @@ func New(o Options) *Backend {
 	if amx.Here() {
 		b.tiles = amx.Tiles
 	}
+	b.crew.alive = make([]atomic.Bool, b.workers)
 	return b
 }
 

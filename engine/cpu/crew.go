@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -10,104 +9,104 @@ import (
 // crew are the goroutines that help the callers of parallel. Starting one, and waking a processor for it, takes as long
 // as a small operation; so a helper looks out for the next job for a moment before it ends.
 type crew struct {
-	job     atomic.Pointer[job] // the newest that may have items left
-	helpers atomic.Int64        // those that are alive
-	begun   atomic.Int64        // helpers so far: each has a part of a job to begin with
-	jobs    sync.Pool           // of *job
+	jobs    spares[job]
+	helpers atomic.Int64  // those that are alive
+	alive   []atomic.Bool // by worker; the first is whoever calls
+
+	_   [128]byte
+	job atomic.Pointer[job] // the newest. What helpers look at lies apart from what a caller writes
+	_   [128]byte
 }
 
 const (
 	// patience is how long a helper looks out for a job: longer than what lies between the operations of a token, and than it
 	// takes to wake a processor again.
 	patience = 300 * time.Microsecond
-	// soon is how long the caller looks out for the end of a job. Whoever sleeps is woken on the processor of him who wakes
+	// soon is how long a worker looks out for another. Whoever sleeps is woken on the processor of him who wakes
 	// it, where the two get in each other's way while another processor is idle: so that none sleeps within a token.
 	soon = 200 * time.Microsecond
+	// nap is how long it sleeps after that before it looks again.
+	nap = 20 * time.Microsecond
 	// glances is how often it looks before it lets other goroutines run: about as long as that takes.
 	glances = 512
 )
 
 // run carries a job out together with the helpers.
-func (c *crew) run(b *Backend, n, grain int, work func(s *scratch, from, to int)) {
-	j, _ := c.jobs.Get().(*job)
-	if j == nil {
-		j = &job{wake: make(chan struct{}, 1), parts: make([]part, b.workers)}
+func (c *crew) run(b *Backend, t task, phases []phase) {
+	j := c.jobs.get()
+	if j == nil || j.last == maxTurns {
+		j = newJob(b.workers)
 	}
-	j.set(n, grain, work)
-	c.job.Store(j)
-	for missing := int64(b.workers-1) - c.helpers.Load(); missing > 0; missing-- {
-		c.helpers.Add(1)
-		go c.help(b)
+	j.set(t, phases)
+	if c.job.Load() != j {
+		c.job.Store(j)
+	}
+	if c.helpers.Load() < int64(b.workers-1) {
+		c.staff(b)
 	}
 	s := b.scratch.get(b)
-	j.take(s, 0)
+	j.work(s, 0, j.last)
 	b.scratch.put(s)
 	j.settle()
 	failed := j.failed.Load()
-	c.job.CompareAndSwap(j, nil)
-	j.work = nil // or the pool would keep what it refers to
-	c.jobs.Put(j)
+	j.task = nil // or it would keep what it refers to
+	c.jobs.put(j)
 	if failed != nil {
 		panic(*failed)
 	}
 }
 
-// settle returns when no helper is inside. One that comes later finds no items, or those of the job's next use.
-func (j *job) settle() {
-	for start := time.Now(); time.Since(start) < soon; {
-		for range glances {
-			if j.inside.Load() == 0 {
-				return
-			}
+// staff starts the helpers that are missing.
+func (c *crew) staff(b *Backend) {
+	for w := 1; w < b.workers; w++ {
+		if c.hire(w) {
+			go c.help(b, w)
 		}
 	}
-	j.waiting.Store(true)
-	if j.inside.Load() == 0 && j.waiting.CompareAndSwap(true, false) {
-		return
+}
+
+// hire says whether there was no helper w, and counts one.
+func (c *crew) hire(w int) bool {
+	if c.alive[w].Load() || !c.alive[w].CompareAndSwap(false, true) {
+		return false
 	}
-	<-j.wake
+	c.helpers.Add(1)
+	return true
 }
 
 // help takes part in job after job until none comes for a while. A job that comes as a helper ends may have counted on
 // it: so it looks once more after it said that it is gone.
-func (c *crew) help(b *Backend) {
-	s, own := b.scratch.get(b), 1+int(c.begun.Add(1))%(b.workers-1)
+func (c *crew) help(b *Backend, me int) {
+	s := b.scratch.get(b)
 	defer b.scratch.put(s)
 	for {
-		c.lookOut(s, own)
+		c.lookOut(s, me)
 		c.helpers.Add(-1)
-		if j := c.job.Load(); j == nil || !j.open() {
-			return
-		}
-		if c.helpers.Add(1) > int64(b.workers-1) { // the job's caller has started another
-			c.helpers.Add(-1)
+		c.alive[me].Store(false)
+		if j := c.job.Load(); !j.waits(me) || !c.hire(me) {
 			return
 		}
 	}
 }
 
 // lookOut takes part in job after job until none came for as long as patience.
-func (c *crew) lookOut(s *scratch, own int) {
-	for idle := time.Now(); time.Since(idle) < patience; {
-		for range glances {
-			j := c.job.Load()
-			if j == nil || !j.open() {
-				continue
-			}
-			j.inside.Add(1)
-			if c.job.Load() == j { // else it is settled, and may be used again
-				j.take(s, own)
-			}
-			if j.inside.Add(-1) == 0 && j.waiting.CompareAndSwap(true, false) {
-				j.wake <- struct{}{}
-			}
-		}
-		if c.job.Load() != nil { // somebody is at its last items, and comes with the next job soon after
+func (c *crew) lookOut(s *scratch, me int) {
+	for idle := time.Now(); time.Since(idle) < patience; runtime.Gosched() {
+		if c.glance(s, me) {
 			idle = time.Now()
 		}
-		runtime.Gosched()
 	}
 }
 
-// open says that there are items left.
-func (j *job) open() bool { return j.left.Load() > 0 }
+// glance looks out for a while, and says whether there is reason to go on.
+func (c *crew) glance(s *scratch, me int) (came bool) {
+	j := c.job.Load()
+	for range glances {
+		if turn := j.join(me); turn != 0 {
+			j.work(s, me, turn)
+			came = true
+		}
+		j = c.job.Load()
+	}
+	return came || j.busy() // its caller is at the last items, and comes with the next job soon after
+}

@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
@@ -82,89 +79,30 @@ func grain(cost int) int { return max(1, workPerGrain/max(1, cost)) }
 // the ends of the others'; which takes which run is not determined, so no item's result may depend on it. A panic in work
 // stops further runs and is raised again in the caller.
 func (b *Backend) parallel(n, grain int, work func(s *scratch, from, to int)) {
-	if n <= 0 {
+	b.inPhases(single(work), phase{n, grain})
+}
+
+// single is a task of one phase.
+type single func(s *scratch, from, to int)
+
+func (f single) do(s *scratch, _, from, to int) { f(s, from, to) }
+
+// inPhases runs a task's phases, one after the other, each as parallel does.
+func (b *Backend) inPhases(t task, phases ...phase) {
+	most := 0
+	for _, p := range phases {
+		most = max(most, p.runs())
+	}
+	if min(b.workers, most) > 1 {
+		b.crew.run(b, t, phases)
 		return
 	}
-	if min(b.workers, (n+grain-1)/grain) <= 1 {
-		s := b.scratch.get(b)
-		s.end = n
-		work(s, 0, n)
-		b.scratch.put(s)
-		return
-	}
-	b.crew.run(b, n, grain, work)
-}
-
-// job is one call of parallel.
-type job struct {
-	grain   int
-	work    func(s *scratch, from, to int)
-	parts   []part       // one for every worker
-	left    atomic.Int64 // items that nobody took
-	inside  atomic.Int64 // helpers that look at the job
-	waiting atomic.Bool  // the caller sleeps until nobody is inside
-	wake    chan struct{}
-	failed  atomic.Pointer[any]
-}
-
-// part is the items [from, to) that nobody took of those that one worker begins with. No two parts share a line of memory.
-type part struct {
-	ends atomic.Uint64 // from in the upper half
-	_    [56]byte
-}
-
-// set cuts n items into parts, of whole runs.
-func (j *job) set(n, grain int, work func(s *scratch, from, to int)) {
-	j.grain, j.work = grain, work
-	runs, parts := (n+grain-1)/grain, len(j.parts)
-	for i := range j.parts {
-		from, to := min(runs*i/parts*grain, n), min(runs*(i+1)/parts*grain, n)
-		j.parts[i].ends.Store(uint64(from)<<32 | uint64(to))
-	}
-	j.failed.Store(nil)
-	j.left.Store(int64(n))
-}
-
-// taken are items [from, to) of a part whose rest went up to end.
-type taken struct{ from, to, end int }
-
-// take takes up to n items off the front or the back of a part: none where nothing is left.
-func (p *part) take(n int, back bool) taken {
-	for {
-		ends := p.ends.Load()
-		first, last := int(ends>>32), int(ends&(1<<32-1))
-		if first >= last {
-			return taken{}
-		}
-		from, to := first, min(first+n, last)
-		rest := uint64(to)<<32 | uint64(last)
-		if back {
-			from, to = first+(last-first-1)/n*n, last
-			rest = uint64(first)<<32 | uint64(from)
-		}
-		if p.ends.CompareAndSwap(ends, rest) {
-			return taken{from, to, last}
+	s := b.scratch.get(b)
+	for i, p := range phases {
+		if p.n > 0 {
+			s.end = p.n
+			t.do(s, i, 0, p.n)
 		}
 	}
-}
-
-// take runs items until none is left or one panicked, those of its own part first.
-func (j *job) take(s *scratch, own int) {
-	defer func() {
-		if v := recover(); v != nil {
-			j.failed.CompareAndSwap(nil, &v)
-		}
-	}()
-	for i := range j.parts {
-		p := &j.parts[(own+i)%len(j.parts)]
-		for j.failed.Load() == nil {
-			t := p.take(j.grain, i > 0)
-			if t.from == t.to {
-				break
-			}
-			j.left.Add(int64(t.from - t.to))
-			s.end = t.end
-			j.work(s, t.from, t.to)
-		}
-	}
+	b.scratch.put(s)
 }
