@@ -42,7 +42,7 @@ type shard struct {
 // gatherMemory is what gatherings work in. It only grows.
 type gatherMemory struct {
 	distinct, places, ids []int64
-	data                  []byte
+	data, record          []byte
 }
 
 // GatherBytes bounds what a gathering of n row ids of a packed table takes.
@@ -68,10 +68,35 @@ func (s *Store) Gather(ctx context.Context, table int, ids []int64) *Gathering {
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
 	g.number(ids)
 	g.allocate()
-	for range min(rowLanes, len(g.ids)) {
-		g.lanes.Go(g.lane)
+	if !g.atHand() {
+		for range min(rowLanes, len(g.ids)) {
+			g.lanes.Go(g.lane)
+		}
 	}
 	return g
+}
+
+// atHand reads few rows where the system holds them in memory, and says whether those were all: a token's rows are there sooner than lanes
+// that would read them are awake.
+func (g *Gathering) atHand() bool {
+	s := g.store
+	if s.rows == nil || len(g.ids) > rowLanes {
+		return false
+	}
+	m := &s.gather[g.table]
+	size := s.packed.NgramRowBytes(g.table)
+	m.record = slices.Grow(m.record[:0], size)[:size]
+	for i, id := range g.ids {
+		if !readCached(s.rows, m.record, s.packed.NgramRowOffset(g.table, id)) {
+			return false
+		}
+		if err := g.keep(m.record, id, int(g.places[i])); err != nil {
+			g.cancel(err)
+			return true
+		}
+		g.next.Store(int64(i + 1))
+	}
+	return true
 }
 
 // number lists the distinct ids and where each goes: rows of the f-th precision stand from f*Each on.
@@ -147,13 +172,18 @@ func (g *Gathering) lane() {
 	}
 }
 
-// read brings one row to its place.
+// read reads one row.
 func (g *Gathering) read(record []byte, id int64, place int) error {
 	s := g.store
 	if n, err := s.ngram.ReadAt(record, s.packed.NgramRowOffset(g.table, id)); n < len(record) {
 		return fmt.Errorf("%w: row %d of n-gram table %d in %s: %d of %d bytes came: %w", ErrRead, id, g.table, s.packed.Dir(), n, len(record), err)
 	}
-	row, err := s.packed.NgramRow(g.table, id, record)
+	return g.keep(record, id, place)
+}
+
+// keep brings a row that was read to its place.
+func (g *Gathering) keep(record []byte, id int64, place int) error {
+	row, err := g.store.packed.NgramRow(g.table, id, record)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRecord, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -44,17 +45,8 @@ func TestGatherReadsEachRowOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range []int{300, 0, 1, 40} {
-			ids := drawIDs(p, n)
-			r.disk.Set()
-			g := r.Gather(context.Background(), 0, ids)
-			rows, err := g.Wait()
-			if err != nil {
-				t.Fatal(err)
-			}
-			distinct := map[int64]bool{}
+		same := func(ids []int64, rows stream.Rows) {
 			for i, id := range ids {
-				distinct[id] = true
 				from, to := &shards[id/int64(table.Rows)], &rows.Shards[rows.IDs[i]/int64(rows.Each)]
 				for j, pair := range [][2][]byte{{from.Data, to.Data}, side(from, 0, to), side(from, 1, to)} {
 					if !bytes.Equal(cutRow(pair[0], table.Rows, id%int64(table.Rows)), cutRow(pair[1], rows.Each, rows.IDs[i]%int64(rows.Each))) {
@@ -62,13 +54,45 @@ func TestGatherReadsEachRowOnce(t *testing.T) {
 					}
 				}
 			}
-			g.End()
-			g.End()
-			if got := len(r.disk.Reads(ngram)); got != len(distinct) {
-				t.Errorf("%s: %d reads for %d rows", name, got, len(distinct))
+		}
+		for _, n := range []int{300, 0, 1, 40} {
+			ids := drawIDs(p, n)
+			r.disk.Set()
+			same(ids, gathered(t, r.Store, ids))
+			if got := len(r.disk.Reads(ngram)); got != distinct(ids) {
+				t.Errorf("%s: %d reads for %d rows", name, got, distinct(ids))
+			}
+		}
+		plain := newRig(t, p, stream.Records(p), stream.Options{Wrap: func(_ string, file io.ReaderAt) io.ReaderAt { return file }})
+		for _, n := range []int{1, 12, 40, 300, 12} {
+			before, ids := plain.Stats().Rows, drawIDs(p, n)
+			same(ids, gathered(t, plain.Store, ids))
+			if got := plain.Stats().Rows - before; got != distinct(ids) {
+				t.Errorf("%s: %d rows counted, there were %d", name, got, distinct(ids))
 			}
 		}
 	}
+}
+
+func distinct(ids []int64) int {
+	seen := map[int64]bool{}
+	for _, id := range ids {
+		seen[id] = true
+	}
+	return len(seen)
+}
+
+// gathered reads rows, which stay until the next gathering.
+func gathered(t *testing.T, s *stream.Store, ids []int64) stream.Rows {
+	t.Helper()
+	g := s.Gather(context.Background(), 0, ids)
+	defer g.End()
+	rows, err := g.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.End()
+	return rows
 }
 
 func side(from *weights.Tensor, which int, to *weights.Tensor) [2][]byte {

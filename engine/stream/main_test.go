@@ -95,7 +95,9 @@ func newRig(t testing.TB, p *weights.Packed, slots int, o stream.Options) *rig {
 
 func (r *rig) open(t testing.TB, o stream.Options) {
 	t.Helper()
-	o.Wrap = r.disk.Wrap
+	if o.Wrap == nil {
+		o.Wrap = r.disk.Wrap
+	}
 	var err error
 	if r.Store, err = stream.Open(r.packed, r.slots, noView, o); err != nil {
 		t.Fatal(err)

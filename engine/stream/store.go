@@ -58,6 +58,7 @@ type Store struct {
 	lanes   int
 	experts io.ReaderAt
 	ngram   io.ReaderAt
+	rows    *os.File // the same, where it is a file; else nil
 	files   []io.Closer
 	first   []int // by layer: number of its record 0
 	records int
@@ -176,6 +177,7 @@ func (s *Store) openFiles(o Options) error {
 	if o.Wrap != nil {
 		s.experts, s.ngram = o.Wrap(weights.PackedExpertsFile, experts), o.Wrap(weights.PackedNgramFile, ngram)
 	}
+	s.rows, _ = s.ngram.(*os.File)
 	return nil
 }
 
