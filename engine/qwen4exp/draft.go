@@ -30,7 +30,11 @@ func (m *draftHead) forward(f *pass, embed ops.Matrix, st *attnState) error {
 	streams := f.rows * d.Streams
 	be.Linear(f.wide.Reshape(streams, d.Hidden), f.z.Reshape(streams, d.Hidden), m.fcHidden)
 	be.AddToStreams(f.wide, f.fe)
-	return m.layer.forward(f, &layerState{attn: st})
+	if err := m.layer.forward(f, &layerState{attn: st}); err != nil {
+		return err
+	}
+	f.flush()
+	return nil
 }
 
 // draftRows runs the head over rows that follow residual rows hidden: row i stands at pos+i and pairs with

@@ -45,6 +45,7 @@ func (m *network) trunk(f *pass, st *state) error {
 		}
 		f.view.wide(i+1, f)
 	}
+	f.flush()
 	return f.enter(ops.PartOther)
 }
 
@@ -54,7 +55,7 @@ func (m *network) trunk(f *pass, st *state) error {
 //	(x, inj) = read(wide);  wide[g] += inj[g] * mixer(x)
 //	(x, inj) = read(wide);  wide[g] += inj[g] * MoE(x)
 //
-// The second injection of a layer and the first of the next are deferred to the read that follows. Nothing here waits
+// Both injections are deferred to the read that follows, that of the next layer's included, or to a flush. Nothing here waits
 // for a device: the mixture does, once, where the host must know the routing.
 func (l *layer) forward(f *pass, st *layerState) error {
 	part := ops.PartAttention
@@ -80,7 +81,6 @@ func (l *layer) forward(f *pass, st *layerState) error {
 		return err
 	}
 	f.inject(f.y)
-	f.flush()
 	return nil
 }
 

@@ -84,6 +84,7 @@ func (v *view) wide(layer int, f *pass) {
 	if v == nil || !v.want.Wide {
 		return
 	}
+	f.flush()
 	if err := f.wait(); err != nil {
 		return // the pass ends with that error
 	}
