@@ -261,7 +261,7 @@ func newSnapshotMasterKey() *cobra.Command {
 func newSecret(path, line string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return badInput(fmt.Errorf("there is a file %s already, and a key is never overwritten: name another", path))
+		return badInput(fmt.Errorf("%s exists already, and a key is never written over: name another", path))
 	}
 	if err != nil {
 		return badInput(err)

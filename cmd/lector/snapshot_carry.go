@@ -90,6 +90,9 @@ func exportFile(ctx context.Context, space *cache.Space, d cache.Digest, path st
 }
 
 func exportFolder(ctx context.Context, space *cache.Space, d cache.Digest, path string) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return badInput(errors.New("it is a file, and one whose name does not end in .safetensors is not written over: name a folder"))
+	}
 	folder, err := dir.Open(path)
 	if err != nil {
 		return err
