@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"lector/queue"
+	"lector/queue/jetstream"
 	"lector/worker/client"
 )
 
@@ -52,20 +54,12 @@ func (s *session) served(kind queue.Kind) bool {
 // interrupt drains the worker: the chunk at hand is finished and stored.
 //
 // Where another process keeps the queue of the data folder and ends meanwhile, a document is read on at the queue of the
-// next; a text ends with its queue.
+// next; a text has to be asked for again there.
 func (s *session) beside(ctx context.Context, job queue.Job, follow func(context.Context) error) error {
-	for {
-		err := s.besideWorker(ctx, job, follow)
-		if s.server != nil || !s.app.ownerLeft(ctx, err) {
-			return err
-		}
-		if job.Kind == queue.Resume {
-			return fmt.Errorf("the process that kept the queue of this data folder has ended, and this text with it; start the command again: %w", err)
-		}
-		if err := s.rejoin(ctx); err != nil {
-			return err
-		}
+	if job.Kind == queue.Resume {
+		return s.besideWorker(ctx, job, follow)
 	}
+	return s.atQueue(ctx, func() error { return s.besideWorker(ctx, job, follow) })
 }
 
 func (s *session) besideWorker(ctx context.Context, job queue.Job, follow func(context.Context) error) error {
@@ -128,10 +122,7 @@ func (a *app) await(ctx context.Context, q pausing, job queue.Job, follow func(c
 	if job.Kind == queue.Resume {
 		again = "'lector resume --attach " + job.ID + "' hears it"
 	}
-	switch {
-	case errors.Is(err, queue.ErrClosed):
-		return fmt.Errorf("the process that kept the queue has ended, and job %s is with the next one; %s then: %w", job.ID, again, err)
-	case err != nil && ctx.Err() != nil:
+	if err != nil && ctx.Err() != nil {
 		a.note("job %s goes on without this command; %s", job.ID, again)
 	}
 	return jobError(err)
@@ -163,14 +154,9 @@ func (s *session) follow(ctx context.Context, job queue.Job, heard func(queue.Ev
 // desk is a queue and a store to submit jobs to, without a model: others work on them.
 type desk struct {
 	*client.Client
-	queue desked
-	close func() error
-}
-
-// desked is what a desk asks of its queue beside its client's calls.
-type desked interface {
-	pausing
-	Served(kind queue.Kind, model string) bool
+	queue *jetstream.Queue
+	leave closers // the queue
+	store io.Closer
 }
 
 // openDesk opens queue and store. Without a fleet, the queue is that of the data folder, whose owner is another process;
@@ -180,18 +166,39 @@ func (a *app) openDesk(ctx context.Context) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.newDesk(ctx, q, closers{q})
+}
+
+// newDesk takes an open queue.
+func (a *app) newDesk(ctx context.Context, q *jetstream.Queue, leave closers) (*desk, error) {
 	store, space, err := a.openSpace(ctx)
 	if err != nil {
-		return nil, errors.Join(err, q.Close())
+		return nil, errors.Join(err, leave.Close())
 	}
-	d := &desk{Client: &client.Client{Queue: q, Space: space}, queue: q}
-	d.close = func() error { return errors.Join(q.Close(), store.Close()) }
-	return d, nil
+	return &desk{Client: &client.Client{Queue: q, Space: space}, queue: q, leave: leave, store: store}, nil
+}
+
+// hearing is how the text of a job is heard at a desk, whoever keeps the queue meanwhile.
+func (d *desk) hearing(a *app, job queue.Job) hearing {
+	wait := func(ctx context.Context, follow func(context.Context) error) error {
+		return a.await(ctx, d.queue, job, follow)
+	}
+	again := func(ctx context.Context) (hearing, error) {
+		_ = d.leave.Close() // its connection is gone
+		d.leave = nil
+		q, leave, err := a.openQueueOnly(ctx, jetstream.Config{})
+		if err != nil {
+			return hearing{}, err
+		}
+		d.Client, d.queue, d.leave = &client.Client{Queue: q, Space: d.Space}, q, leave
+		return d.hearing(a, job), nil
+	}
+	return hearing{d.Client, job, wait, again}
 }
 
 // closeDesk ends a desk; what goes wrong then cannot change the result, so it is only said.
 func (a *app) closeDesk(d *desk) {
-	if err := d.close(); err != nil {
+	if err := errors.Join(d.leave.Close(), d.store.Close()); err != nil {
 		a.note("lector: close: %s", oneLine(err))
 	}
 }

@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -44,6 +45,9 @@ func run(ctx context.Context, args []string, io streams) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if a.ownerLeft(ctx, err) {
+		err = fmt.Errorf("the process that kept the queue of this data folder has ended meanwhile; the same command asks the next one: %w", err)
 	}
 	var quiet silent
 	if !errors.As(err, &quiet) {

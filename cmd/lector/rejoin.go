@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lector/cache"
 	"lector/cmd/lector/monitor"
 	"lector/queue"
 	"lector/queue/jetstream"
@@ -40,6 +41,42 @@ func (s *session) serve(ctx context.Context, w *worker.Worker, slots worker.Slot
 // goes on with the same jobs.
 func (a *app) ownerLeft(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && errors.Is(err, queue.ErrClosed) && !a.nats.remote()
+}
+
+// atQueue runs f, which asks the session's queue, and again at the queue of the next owner of the data folder where another
+// process kept it and has ended.
+func (s *session) atQueue(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if s.server != nil || !s.app.ownerLeft(ctx, err) {
+			return err
+		}
+		if err := s.rejoin(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// hearing orders a text that this process works on where nobody else does. Where the queue goes with its owner, the order goes
+// with it, and the same text is ordered again at the next one's.
+func (s *session) hearing(ctx context.Context, handle cache.Digest, f resumeFlags) (hearing, error) {
+	status, err := f.submit(ctx, s.client(), handle, s.identity.Model.String())
+	if err != nil {
+		return hearing{}, err
+	}
+	f.seed, f.seeded = status.Job.Resume.Sampling.Seed, true
+	wait := func(ctx context.Context, follow func(context.Context) error) error {
+		return s.beside(ctx, status.Job, follow)
+	}
+	again := func(ctx context.Context) (hearing, error) {
+		if err := s.rejoin(ctx); err != nil {
+			return hearing{}, err
+		}
+		// The next owner may have taken the order over.
+		_, _ = s.joined.Cancel(ctx, status.Job.ID, queue.Cancellation{Reason: "ordered again"})
+		return s.hearing(ctx, handle, f)
+	}
+	return hearing{s.client(), status.Job, wait, again}, nil
 }
 
 // once is the events of a job's story that no earlier follower has told: the queue of the next owner tells it from its beginning.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -172,10 +173,7 @@ func (a *app) resumeElsewhere(ctx context.Context, name string, f resumeFlags) (
 		_, err := fmt.Fprintln(a.out, status.Job.ID)
 		return true, err
 	}
-	wait := func(ctx context.Context, follow func(context.Context) error) error {
-		return a.await(ctx, d.queue, status.Job, follow)
-	}
-	return true, resuming(name, a.hear(ctx, hearing{d.Client, status.Job, wait}, f))
+	return true, resuming(name, a.hear(ctx, d.hearing(a, status.Job), f))
 }
 
 // resumeHere loads the model and works on the job in this process.
@@ -192,14 +190,11 @@ func (a *app) resumeHere(ctx context.Context, name string, f resumeFlags) error 
 	if err := s.identity.Restores(m, s.salts[1:]); err != nil {
 		return fmt.Errorf("resume %s with model %s: %w", name, s.model.checkpoint.Name(), a.withSettings(err, m.Identity))
 	}
-	status, err := f.submit(ctx, s.client(), digest, s.identity.Model.String())
+	h, err := s.hearing(ctx, digest, f)
 	if err != nil {
 		return err
 	}
-	wait := func(ctx context.Context, follow func(context.Context) error) error {
-		return s.beside(ctx, status.Job, follow)
-	}
-	return resuming(name, a.hear(ctx, hearing{s.client(), status.Job, wait}, f))
+	return resuming(name, a.hear(ctx, h, f))
 }
 
 // resuming says what was done when a job failed.
@@ -216,12 +211,11 @@ func (a *app) attach(ctx context.Context, f resumeFlags) error {
 	if err != nil {
 		return err
 	}
-	defer closeNoted(a, closer)
-	store, space, err := a.openSpace(ctx)
+	d, err := a.newDesk(ctx, q, closer)
 	if err != nil {
 		return err
 	}
-	defer func() { closeNoted(a, closers{store}) }()
+	defer a.closeDesk(d)
 	status, err := q.Status(ctx, f.attach)
 	if errors.Is(err, queue.ErrUnknown) || err == nil && status.Job.Kind != queue.Resume {
 		return badInput(fmt.Errorf("there is no resume %q in this queue", f.attach))
@@ -229,10 +223,7 @@ func (a *app) attach(ctx context.Context, f resumeFlags) error {
 	if err != nil {
 		return err
 	}
-	wait := func(ctx context.Context, follow func(context.Context) error) error {
-		return a.await(ctx, q, status.Job, follow)
-	}
-	return resuming("--attach "+f.attach, a.hear(ctx, hearing{&client.Client{Queue: q, Space: space}, status.Job, wait}, f))
+	return resuming("--attach "+f.attach, a.hear(ctx, d.hearing(a, status.Job), f))
 }
 
 // resumable finds a handle that a person names, and what it is the state of.
@@ -299,22 +290,39 @@ type hearing struct {
 	client *client.Client
 	job    queue.Job
 	wait   func(ctx context.Context, follow func(context.Context) error) error
+	again  func(ctx context.Context) (hearing, error) // at the queue of the next owner of the data folder
+}
+
+// heard is how far the texts of a job were printed.
+type heard struct {
+	place  client.Place
+	branch int // of the last piece; -1: none yet
 }
 
 // hear streams a job's texts, or waits for its result, and says what came of it.
 func (a *app) hear(ctx context.Context, h hearing, f resumeFlags) error {
-	var r worker.Result
-	err := h.wait(ctx, func(ctx context.Context) (err error) {
-		if !f.asJSON {
-			if err := a.stream(ctx, h, f); err != nil {
-				return err
-			}
-		}
-		r, err = h.client.Result(ctx, h.job.ID)
-		return err
-	})
+	place, err := parsePlace(f.from)
 	if err != nil {
-		return err
+		return badInput(err)
+	}
+	var r worker.Result
+	so := &heard{place: place, branch: -1}
+	for again := true; again; {
+		err := h.wait(ctx, func(ctx context.Context) (err error) {
+			if !f.asJSON {
+				if err := a.stream(ctx, h, so, f.pieces); err != nil {
+					return err
+				}
+			}
+			r, err = h.client.Result(ctx, h.job.ID)
+			return err
+		})
+		if again = a.ownerLeft(ctx, err); again {
+			h, err = h.again(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if r.Handle != "" {
 		d, err := cache.ParseHandleName(r.Handle)
@@ -329,20 +337,19 @@ func (a *app) hear(ctx context.Context, h hearing, f resumeFlags) error {
 }
 
 // stream prints the texts as they come.
-func (a *app) stream(ctx context.Context, h hearing, f resumeFlags) error {
-	from, err := parsePlace(f.from)
-	if err != nil {
-		return badInput(err)
-	}
-	several, branch := h.job.Resume.Branches > 1, -1
-	for p, err := range h.client.Stream(ctx, h.job.ID, from) {
+func (a *app) stream(ctx context.Context, h hearing, so *heard, pieces bool) error {
+	several := h.job.Resume.Branches > 1
+	for p, err := range h.client.Stream(ctx, h.job.ID, maps.Clone(so.place)) {
 		if err != nil {
 			return err
 		}
-		if err := a.printPiece(p, several && p.Branch != branch, f.pieces); err != nil {
+		if err := a.printPiece(p, several && p.Branch != so.branch, pieces); err != nil {
 			return err
 		}
-		branch = p.Branch
+		if so.branch = p.Branch; so.place == nil {
+			so.place = client.Place{}
+		}
+		so.place.Add(p)
 	}
 	return nil
 }

@@ -298,19 +298,16 @@ func (s *submission) finish(ctx context.Context) error {
 const noteNobodyReads = "no other lector has this data folder open: 'lector worker' reads what waits in its queue"
 
 // untilFinal is the status that a job ends with, whoever keeps the queue meanwhile.
-func (s *submission) untilFinal(ctx context.Context, job string) (queue.Status, error) {
-	for {
-		status, err := untilFinal(ctx, s.joined, job)
-		if s.server != nil || !s.app.ownerLeft(ctx, err) {
-			return status, err
-		}
-		if err := s.rejoin(ctx); err != nil {
-			return status, err
-		}
-		if s.server != nil {
+func (s *submission) untilFinal(ctx context.Context, job string) (status queue.Status, err error) {
+	owner := s.server != nil
+	err = s.atQueue(ctx, func() (err error) {
+		if s.server != nil && !owner {
 			s.app.note(noteNobodyReads)
 		}
-	}
+		status, err = untilFinal(ctx, s.joined, job)
+		return err
+	})
+	return status, err
 }
 
 // line is one order of --jsonl.

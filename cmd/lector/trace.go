@@ -41,15 +41,17 @@ func (s *session) drawer() worker.Tracer {
 }
 
 // submit puts a job into the queue, in a trace of its own that whoever works on it joins.
-func (s *session) submit(ctx context.Context, job queue.Job) (queue.Status, error) {
-	if s.tracer == nil {
-		return s.queue.Submit(ctx, job)
+func (s *session) submit(ctx context.Context, job queue.Job) (status queue.Status, err error) {
+	if s.tracer != nil {
+		traced, end := s.tracer.Start(ctx, "submit")
+		defer func() { end(err) }()
+		s.tracer.Text(traced, "lector.job", job.ID)
+		ctx, job.Trace = traced, s.tracer.Trace(traced)
 	}
-	ctx, end := s.tracer.Start(ctx, "submit")
-	s.tracer.Text(ctx, "lector.job", job.ID)
-	job.Trace = s.tracer.Trace(ctx)
-	status, err := s.queue.Submit(ctx, job)
-	end(err)
+	err = s.atQueue(ctx, func() error {
+		status, err = s.queue.Submit(ctx, job)
+		return err
+	})
 	return status, err
 }
 
