@@ -80,7 +80,10 @@ func (s *session) besideWorker(ctx context.Context, job queue.Job, follow func(c
 	go func() {
 		err := w.Run(drain, job.Kind)
 		if err != nil {
-			unwatch() // without a worker nothing more will happen
+			// Without a worker nothing more will happen; but the story of a job that has ended is still to be heard.
+			if status, unknown := s.queue.Status(watch, job.ID); unknown != nil || !status.State.Final() {
+				unwatch()
+			}
 		}
 		worked <- err
 	}()
