@@ -131,10 +131,10 @@ func TestTenantsJobsAtOnce(t *testing.T) {
 		}
 		var stops []context.CancelFunc
 		var ends []<-chan error
-		for range 2 {
+		for range 3 { // of one slot each: a worker's engine computes for one job at a time
 			w := r.another(&enginetest.Toy{BeforePrefill: busy})
 			w.Config.Attempts = 1
-			stop, ended := r.serve(w, worker.Slots{queue.Ingest: 3})
+			stop, ended := r.serve(w, worker.Slots{queue.Ingest: 1})
 			stops, ends = append(stops, stop), append(ends, ended)
 		}
 		for _, id := range ids {
