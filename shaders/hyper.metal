@@ -89,10 +89,8 @@ kernel void hyper_read_norm(constant StreamReadParams &p [[buffer(PARAMS)]],
   for (uint c = index; c < p.width; c += size.x) z[start + c] = wide[start + c] * r * scale[g * p.width + c];
 }
 
-#define READ_CHUNK 1024 // inputs that hyper_read_mix stages at a time
-
-// The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (tile, row), a tile as many
-// columns as a simdgroup has lanes for; a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of
+// The last step: x = mean over streams, ascending, of sigmoid(Up low) * z. One threadgroup per (tile, row), a tile READ_EACH
+// columns for every lanes of a simdgroup; a simdgroup takes every BLOCK_SIMDS'th stream, in each of them the products of
 // linear_matvec_*.
 //
 //   x [rows, h], z [rows, n*h], low [rows, r], data, scales, biases: Up [n*h, r] as stored
@@ -104,30 +102,24 @@ kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
                            device const uchar *scales [[buffer(READ_SCALES)]],
                            device const uchar *biases [[buffer(READ_BIASES)]],
                            uint2 group [[threadgroup_position_in_grid]],
-                           uint index [[thread_index_in_threadgroup]],
                            uint sg [[simdgroup_index_in_threadgroup]],
                            uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float gates[READ_STREAMS * SIMD_WIDTH / 4];
-  threadgroup float4 xs[READ_CHUNK / 4];
-  threadgroup float whole[READ_CHUNK / 8];
-  const uint row = group.y, lanes = matvec_lanes(p.low), across = SIMD_WIDTH / lanes, first = group.x * across;
+  threadgroup float gates[READ_STREAMS * READ_EACH * SIMD_WIDTH / VECTOR_LANES];
+  const uint row = group.y, lanes = matvec_lanes(p.low), apart = SIMD_WIDTH / lanes, across = READ_EACH * apart, first = group.x * across;
   StoredMatrix w;
   w.data = data;
   w.scales = scales;
   w.biases = biases;
   w.in = p.low;
-  for (uint base = 0; base < p.streams; base += BLOCK_SIMDS) {
-    const uint g = base + sg;
+  for (uint g = sg; g < p.streams; g += BLOCK_SIMDS) {
     OwnOutputs own;
-    own.apart = across;
-    own.first = min(g, p.streams - 1) * p.width + first + lane / lanes;
-    own.end = min(g, p.streams - 1) * p.width + p.width;
-    device const float *in = low + ulong(row) * p.low;
-    const bool again = base > 0 && p.low <= READ_CHUNK;
-    float sum[1];
-    if (lanes == 4) matvec_sums<1, 1, 4, READ_CHUNK, 3, false>(sum, w, own, in, 1, xs, whole, again, index, BLOCK_THREADS);
-    else matvec_sums<1, 1, 16, READ_CHUNK, 2, false>(sum, w, own, in, 1, xs, whole, again, index, BLOCK_THREADS);
-    if (g < p.streams && lane % lanes == 0) gates[g * across + lane / lanes] = sigmoid(sum[0]);
+    own.apart = apart;
+    own.first = g * p.width + first + lane / lanes;
+    own.end = (g + 1) * p.width;
+    float sums[READ_EACH];
+    matvec_sums<1, READ_EACH>(sums, w, own, low + ulong(row) * p.low, 1, lanes, 0, 1, lane);
+    if (lane % lanes == 0)
+      for (uint o = 0; o < READ_EACH; o++) gates[g * across + o * apart + lane / lanes] = sigmoid(sums[o]);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (sg != 0 || lane >= across || first + lane >= p.width) return;
@@ -135,3 +127,4 @@ kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
   for (uint g = 0; g < p.streams; g++) sum = fma(gates[g * across + lane], z[(ulong(row) * p.streams + g) * p.width + first + lane], sum);
   x[ulong(row) * p.width + first + lane] = sum / float(p.streams);
 }
+static_assert(READ_EACH * SIMD_WIDTH / VECTOR_LANES <= SIMD_WIDTH, "a lane sums one column");

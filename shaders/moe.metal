@@ -18,7 +18,6 @@ kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
   device const float *in = logits + ulong(owns ? row : 0) * p.experts;
   float prob[OWN], top = -FLT_MAX, sum = 0.0f;
   for (int i = 0; i < OWN; i++) {
-    prob[i] = -1.0f;
     if (uint(i) * 32 >= p.experts) continue; // for all lanes: none of them has one there
     const uint e = uint(i) * 32 + lane;
     prob[i] = e < p.experts ? in[e] : -FLT_MAX;
@@ -31,26 +30,33 @@ kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
     sum += max(prob[i], 0.0f);
   }
   sum = simd_sum(sum);
-  for (int i = 0; i < OWN; i++)
-    if (uint(i) * 32 < p.experts) prob[i] = prob[i] < 0.0f ? -1.0f : prob[i] / sum; // -1: not there, or taken
+  uint rank[OWN]; // probabilities as numbers that order as they do, from 1 on; 0: not there, or taken
+  for (int i = 0; i < OWN; i++) {
+    if (uint(i) * 32 >= p.experts) continue;
+    rank[i] = prob[i] >= 0.0f ? as_type<uint>(prob[i] / sum) + 1 : 0;
+  }
   uint chosen = 0;
   float share = 0.0f, total = 0.0f;
   for (uint slot = 0; slot < p.slots; slot++) {
-    float best = -1.0f;
-    uint at = ROUTE_EXPERTS;
-    for (int i = 0; i < OWN; i++)
-      if (uint(i) * 32 < p.experts && prob[i] > best) { // ascending, so the lower expert stays where they are equal
-        best = prob[i];
+    uint best = 0, at = ROUTE_EXPERTS;
+    for (int i = 0; i < OWN; i++) {
+      if (uint(i) * 32 >= p.experts) continue;
+      if (rank[i] > best) { // ascending, so the lower expert stays where they are equal
+        best = rank[i];
         at = uint(i) * 32 + lane;
       }
-    const float high = simd_max(best);
+    }
+    const uint high = simd_max(best);
     at = simd_min(best == high ? at : uint(ROUTE_EXPERTS));
-    for (int i = 0; i < OWN; i++)
-      if (uint(i) * 32 < p.experts && uint(i) * 32 + lane == at) prob[i] = -1.0f;
-    total += high;
+    for (int i = 0; i < OWN; i++) {
+      if (uint(i) * 32 >= p.experts) continue;
+      if (uint(i) * 32 + lane == at) rank[i] = 0;
+    }
+    const float probability = high > 0 ? as_type<float>(high - 1) : -1.0f;
+    total += probability;
     if (slot == lane) {
       chosen = at;
-      share = high;
+      share = probability;
     }
   }
   if (owns && lane < p.slots) {
@@ -126,17 +132,18 @@ METAL_FUNC StoredMatrix expert_at(device const uint *table, uint expert, device 
   return w;
 }
 
-// The sums of some outputs of a matrix over one row, whose inputs a simdgroup (ALONE) or the threadgroup stages.
-template <int OUTPUTS, int LONG, int SHORT, int B, bool ALONE>
-METAL_FUNC void expert_sums(thread float *sums, StoredMatrix w, OwnOutputs own, device const float *row, threadgroup float4 *xs, threadgroup float *whole, uint index, uint threads) {
-  if (matvec_lanes(w.in) == 4) matvec_sums<1, OUTPUTS, 4, SHORT, B, ALONE>(sums, w, own, row, 1, xs, whole, false, index, threads);
-  else matvec_sums<1, OUTPUTS, 16, LONG, B, ALONE>(sums, w, own, row, 1, xs, whole, false, index, threads);
+// The outputs of a thread in tile number `tile`: `each` of them, those of a simdgroup next to one another.
+METAL_FUNC OwnOutputs expert_outputs(constant ExpertFewParams &p, uint tile, uint each, uint index) {
+  const uint lanes = matvec_lanes(p.inputs);
+  OwnOutputs own;
+  own.apart = SIMD_WIDTH / lanes;
+  own.first = p.from + (tile * BLOCK_SIMDS + index / SIMD_WIDTH) * each * own.apart + index % SIMD_WIDTH / lanes;
+  own.end = p.from + p.outputs;
+  return own;
 }
-#define FEW_CHUNK 2560 // inputs that a threadgroup stages at a time
-#define FEW_SUM_CHUNK 640 // inputs that a simdgroup of moe_few_sum stages at a time
 
-// moe_few: y = x W^T for pairs of few rows, float32 from end to end. One threadgroup per (tile, pair): as many outputs as
-// it has threads for. A pair whose expert is none of the table gets no numbers: its logits were none.
+// moe_few: y = x W^T for pairs of few rows, float32 from end to end. One threadgroup per (tile, pair): FEW_ACROSS outputs for
+// every lanes of it. A pair whose expert is none of the table gets no numbers: its logits were none.
 //
 //   y      [pairs, outputs]   outputs [from, from+outputs) of the product
 //   x      [*, inputs]    rows of the chunk through rows [pairs], or a row for every pair
@@ -153,17 +160,12 @@ kernel void moe_few(device float *y [[buffer(EXPERT_Y)]],
                     constant ExpertFewParams &p [[buffer(PARAMS)]],
                     uint2 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float4 xs[FEW_CHUNK / 4];
-  threadgroup float whole[FEW_CHUNK / 8];
   const uint pair = group.y, lanes = matvec_lanes(p.inputs);
   const bool known = ids[pair] < p.experts;
   const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
-  OwnOutputs own;
-  own.apart = BLOCK_THREADS / lanes;
-  own.first = p.from + group.x * FEW_ACROSS * own.apart + index / lanes;
-  own.end = p.from + p.outputs;
+  const OwnOutputs own = expert_outputs(p, group.x, FEW_ACROSS, index);
   float sums[FEW_ACROSS];
-  expert_sums<FEW_ACROSS, FEW_CHUNK, 1024, 2, false>(sums, w, own, x + ulong(p.listed != 0 ? rows[pair] : pair) * p.inputs, xs, whole, index, BLOCK_THREADS);
+  matvec_sums<1, FEW_ACROSS>(sums, w, own, x + ulong(p.listed != 0 ? rows[pair] : pair) * p.inputs, 1, lanes, 0, 1, index % SIMD_WIDTH);
   if (index % lanes != 0) return;
   for (int o = 0; o < FEW_ACROSS; o++) {
     const uint output = own.first + uint(o) * own.apart;
@@ -191,34 +193,20 @@ kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
                            constant ExpertFewParams &p [[buffer(PARAMS)]],
                            uint2 group [[threadgroup_position_in_grid]],
                            uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float4 xs[FEW_CHUNK / 4];
-  threadgroup float whole[FEW_CHUNK / 8];
-  threadgroup float ups[BLOCK_THREADS / 2 / 4 * FEW_ACROSS];
-  const uint side = BLOCK_THREADS / 2, mine = index % side;
   const uint pair = group.y, lanes = matvec_lanes(p.inputs);
-  const bool known = ids[pair] < p.experts, second = index >= side;
+  const bool known = ids[pair] < p.experts;
   const uint expert = known ? ids[pair] : 0;
   const StoredMatrix gate = expert_at(table, expert, data, scales, biases, p.inputs);
   const StoredMatrix up = expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs);
-  StoredMatrix w;
-  w.data = second ? up.data : gate.data;
-  w.scales = second ? up.scales : gate.scales;
-  w.biases = second ? up.biases : gate.biases;
-  w.in = p.inputs;
-  OwnOutputs own;
-  own.apart = side / lanes;
-  own.first = p.from + group.x * FEW_ACROSS * own.apart + mine / lanes;
-  own.end = p.from + p.outputs;
+  const OwnOutputs own = expert_outputs(p, group.x, FEW_PAIRS, index);
   device const float *row = x + ulong(p.listed != 0 ? rows[pair] : pair / p.slots) * p.inputs;
-  float sums[FEW_ACROSS];
-  expert_sums<FEW_ACROSS, FEW_CHUNK, 1024, 2, false>(sums, w, own, row, xs, whole, index, BLOCK_THREADS);
-  if (second && mine % lanes == 0)
-    for (int o = 0; o < FEW_ACROSS; o++) ups[uint(o) * own.apart + mine / lanes] = sums[o];
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (second || mine % lanes != 0) return;
-  for (int o = 0; o < FEW_ACROSS; o++) {
+  float gates[FEW_PAIRS], ups[FEW_PAIRS];
+  matvec_sums<1, FEW_PAIRS>(gates, gate, own, row, 1, lanes, 0, 1, index % SIMD_WIDTH);
+  matvec_sums<1, FEW_PAIRS>(ups, up, own, row, 1, lanes, 0, 1, index % SIMD_WIDTH);
+  if (index % lanes != 0) return;
+  for (int o = 0; o < FEW_PAIRS; o++) {
     const uint output = own.first + uint(o) * own.apart;
-    if (output < own.end) y[ulong(pair) * p.outputs + (output - p.from)] = known ? silu(sums[o]) * ups[uint(o) * own.apart + mine / lanes] : NAN;
+    if (output < own.end) y[ulong(pair) * p.outputs + (output - p.from)] = known ? silu(gates[o]) * ups[o] : NAN;
   }
 }
 
@@ -239,22 +227,20 @@ kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
                         uint2 group [[threadgroup_position_in_grid]],
                         uint simd [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float products[ROUTE_SLOTS * SIMD_WIDTH / 4];
-  threadgroup float4 xs[FEW_SIMDS * FEW_SUM_CHUNK / 4];
-  threadgroup float whole[FEW_SIMDS * FEW_SUM_CHUNK / 8];
-  const uint row = group.y, lanes = matvec_lanes(p.inputs), across = SIMD_WIDTH / lanes, first = group.x * across;
+  threadgroup float products[ROUTE_SLOTS * FEW_DOWN * SIMD_WIDTH / VECTOR_LANES];
+  const uint row = group.y, lanes = matvec_lanes(p.inputs), apart = SIMD_WIDTH / lanes, across = FEW_DOWN * apart, first = group.x * across;
   OwnOutputs own;
-  own.apart = across;
+  own.apart = apart;
   own.first = p.from + first + lane / lanes;
   own.end = p.from + p.outputs;
   for (uint slot = simd; slot < p.slots; slot += FEW_SIMDS) {
     const uint pair = row * p.slots + slot;
     const bool known = ids[pair] < p.experts;
     const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
-    float sum[1];
-    expert_sums<1, FEW_SUM_CHUNK / 512 * 512, FEW_SUM_CHUNK, 5, true>(sum, w, own, x + ulong(pair) * p.inputs, xs + simd * (FEW_SUM_CHUNK / 4),
-                                                                     whole + simd * (FEW_SUM_CHUNK / 8), lane, SIMD_WIDTH);
-    if (lane % lanes == 0) products[slot * across + lane / lanes] = known ? sum[0] : NAN;
+    float sums[FEW_DOWN];
+    matvec_sums<1, FEW_DOWN>(sums, w, own, x + ulong(pair) * p.inputs, 1, lanes, 0, 1, lane);
+    if (lane % lanes == 0)
+      for (uint o = 0; o < FEW_DOWN; o++) products[slot * across + o * apart + lane / lanes] = known ? sums[o] : NAN;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simd != 0 || lane >= across || first + lane >= p.outputs) return;
@@ -262,6 +248,7 @@ kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
   for (uint slot = 0; slot < p.slots; slot++) sum += weight[row * p.slots + slot] * products[slot * across + lane];
   y[ulong(row) * p.outputs + first + lane] = sum;
 }
+static_assert(FEW_DOWN * SIMD_WIDTH / VECTOR_LANES <= SIMD_WIDTH, "a lane sums one output");
 
 // moe_activate: gate = silu(gate) * up, in place. One thread per value.
 //

@@ -21,9 +21,13 @@
 #define VECTOR_ROWS 16    // the most rows whose Linear goes through the matrix-vector kernel; more go through tiles
 #define VECTOR_TILE 4     // rows that one of its threadgroups carries at a time
 #define VECTOR_THREADS 128 // its threads
-#define VECTOR_LONG 1024   // inputs from which on more lanes share an output than four
-#define VECTOR_OUTPUTS 8   // outputs of one threadgroup of the matrix-vector kernel for so many inputs
-#define VECTOR_TWO_WORDS 2048 // inputs from which on its lanes take sixteen 4-bit codes at a time instead of eight
+#define VECTOR_SIMDS 4     // and simdgroups
+#define VECTOR_LONG 1024   // inputs from which on all lanes of a simdgroup share an output
+#define VECTOR_LANES 8     // that share one of fewer inputs
+#define VECTOR_SPLIT_INPUTS 4096 // from which on simdgroups share an output; half as many where the outputs are few
+#define VECTOR_SPLIT_OUTPUTS 1024 // that are few
+#define VECTOR_MOST 4      // outputs of a lane in a large matrix
+#define VECTOR_LEAST 2     // and in a small one
 
 // What is done to the outputs of a product with few rows before they are written.
 
@@ -187,3 +191,4 @@ struct StreamReadParams {
 #define READ_SCALES 5
 #define READ_BIASES 6
 #define READ_STREAMS 16 // n at most
+#define READ_EACH 2     // columns that lanes of hyper_read_mix have at once

@@ -213,7 +213,9 @@ struct ExpertFewParams {
 #define EXPERT_SCALES_UP 11
 #define EXPERT_BIASES_UP 12
 #define EXPERT_WEIGHT 9  // moe_few_sum: [T, k]
-#define FEW_ACROSS 2     // outputs of an expert that lanes of moe_few and moe_few_inside have at once
+#define FEW_ACROSS 4     // outputs of an expert that lanes of moe_few have at once
+#define FEW_PAIRS 4      // outputs that those of moe_few_inside have of either matrix
+#define FEW_DOWN 2       // and those of moe_few_sum
 #define FEW_SIMDS 10     // simdgroups of a threadgroup of moe_few_sum
 
 // The activation of the pairs: moe_activate.

@@ -244,8 +244,14 @@ const ExpertBiasesUp = 12
 // ExpertWeight: moe_few_sum: [T, k]
 const ExpertWeight = 9
 
-// FewAcross: outputs of an expert that lanes of moe_few and moe_few_inside have at once
-const FewAcross = 2
+// FewAcross: outputs of an expert that lanes of moe_few have at once
+const FewAcross = 4
+
+// FewPairs: outputs that those of moe_few_inside have of either matrix
+const FewPairs = 4
+
+// FewDown: and those of moe_few_sum
+const FewDown = 2
 
 // FewSimds: simdgroups of a threadgroup of moe_few_sum
 const FewSimds = 10

@@ -58,14 +58,26 @@ const VectorTile = 4
 // VectorThreads: its threads
 const VectorThreads = 128
 
-// VectorLong: inputs from which on more lanes share an output than four
+// VectorSimds: and simdgroups
+const VectorSimds = 4
+
+// VectorLong: inputs from which on all lanes of a simdgroup share an output
 const VectorLong = 1024
 
-// VectorOutputs: outputs of one threadgroup of the matrix-vector kernel for so many inputs
-const VectorOutputs = 8
+// VectorLanes: that share one of fewer inputs
+const VectorLanes = 8
 
-// VectorTwoWords: inputs from which on its lanes take sixteen 4-bit codes at a time instead of eight
-const VectorTwoWords = 2048
+// VectorSplitInputs: from which on simdgroups share an output; half as many where the outputs are few
+const VectorSplitInputs = 4096
+
+// VectorSplitOutputs: that are few
+const VectorSplitOutputs = 1024
+
+// VectorMost: outputs of a lane in a large matrix
+const VectorMost = 4
+
+// VectorLeast: and in a small one
+const VectorLeast = 2
 
 // AfterNothing: a number that the kernels share.
 const AfterNothing = 0
@@ -255,6 +267,9 @@ const ReadBiases = 6
 
 // ReadStreams: n at most
 const ReadStreams = 16
+
+// ReadEach: columns that lanes of hyper_read_mix have at once
+const ReadEach = 2
 
 // LinearParams: A product with a stored matrix: linear_gemm_*.
 type LinearParams struct {

@@ -496,11 +496,11 @@ METAL_FUNC void attend_few_values(device float *out, uint pitch, threadgroup con
                                   constant AttendParams &p, AttendFew few, uint tid) {
   for (uint c = tid; c < p.hd; c += BLOCK_THREADS) {
     float4 sums = float4(0.0f);
-    for (uint i = 0; i < FEW_KEYS; i += 8) {
+    for (uint i = 0; i < FEW_KEYS; i += FEW_KEYS / 2) { // as many loads under way at once
       if (i >= few.n) break;
-      float v[8];
-      for (uint j = 0; j < 8; j++) v[j] = attend_value<FORMAT>(values, p, tokens[i + j], few.head, c);
-      for (uint j = 0; j < 8; j++) {
+      float v[FEW_KEYS / 2];
+      for (uint j = 0; j < FEW_KEYS / 2; j++) v[j] = attend_value<FORMAT>(values, p, tokens[i + j], few.head, c);
+      for (uint j = 0; j < FEW_KEYS / 2; j++) {
         const float4 weights = ss[i + j];
         for (int h = 0; h < FEW_HEADS; h++) sums[h] = fma(weights[h], v[j], sums[h]);
       }
@@ -591,39 +591,43 @@ QSA_ATTEND_FEW(qsa_attend_few_128, 128)
 QSA_ATTEND_FEW(qsa_attend_few_256, 256)
 
 // qsa_attend_join: the parts of qsa_attend_few, ascending: o = their sums of values, each scaled to the row's top score,
-// over their weights * sigmoid(gate). One threadgroup per (query head, row).
+// over their weights * sigmoid(gate). One threadgroup per (query head, row, BLOCK_THREADS dims), a thread a dim.
 //
 //   o   [*, hq*hd]    qg  [*, hq*2*hd]    part  [rows, hq, parts, hd+2]
 kernel void qsa_attend_join(device float *o [[buffer(ATTEND_O)]],
                             device const float *qg [[buffer(ATTEND_QG)]],
                             device const float *part [[buffer(ATTEND_PART)]],
                             constant AttendParams &p [[buffer(PARAMS)]],
-                            uint2 group [[threadgroup_position_in_grid]],
+                            uint3 group [[threadgroup_position_in_grid]],
                             uint tid [[thread_index_in_threadgroup]]) {
+  threadgroup float shares[BLOCK_THREADS]; // of some parts: what their sums are scaled by
+  threadgroup float sums[BLOCK_THREADS];   // and their weights
   const uint row = p.first_row + group.y, parts = (attend_keys(p, row) + FEW_KEYS - 1) / FEW_KEYS;
   device const float *in = part + (ulong(group.y) * p.hq + group.x) * p.parts * (p.hd + 2);
-  const uint pitch = p.hd + 2;
+  const uint pitch = p.hd + 2, c = group.z * BLOCK_THREADS + tid, column = min(c, p.hd - 1);
+  const ulong query = ulong(row) * p.hq + group.x;
+  const float gate = qg[(query * 2 + 1) * p.hd + column];
   float top = -FLT_MAX;
   for (uint i = tid % SIMD_WIDTH; i < parts; i += SIMD_WIDTH) top = max(top, in[i * pitch + p.hd]);
   top = simd_max(top);
-  for (uint c = tid; c < p.hd; c += BLOCK_THREADS) {
-    float sum = 0.0f, weights = 0.0f;
-    for (uint i = 0; i < parts; i += 8) { // eight loads under way at once
-      float one[8], high[8], weight[8];
-      for (uint j = 0; j < 8; j++) {
-        device const float *from = in + min(i + j, parts - 1) * pitch;
-        one[j] = from[c];
-        high[j] = from[p.hd];
-        weight[j] = from[p.hd + 1];
-      }
-      for (uint j = 0; j < 8; j++) {
-        if (i + j >= parts) continue;
-        const float share = exp(high[j] - top);
-        sum = fma(share, one[j], sum);
-        weights = fma(share, weight[j], weights);
+  float sum = 0.0f, weights = 0.0f;
+  for (uint from = 0; from < parts; from += BLOCK_THREADS) {
+    const uint n = min(uint(BLOCK_THREADS), parts - from);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (tid < n) {
+      shares[tid] = exp(in[(from + tid) * pitch + p.hd] - top);
+      sums[tid] = in[(from + tid) * pitch + p.hd + 1];
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for (uint i = 0; i < n; i += 16) { // as many loads under way at once
+      float one[16];
+      for (uint j = 0; j < 16; j++) one[j] = in[(from + min(i + j, n - 1)) * pitch + column];
+      for (uint j = 0; j < 16; j++) {
+        if (i + j >= n) break;
+        sum = fma(shares[i + j], one[j], sum);
+        weights = fma(shares[i + j], sums[i + j], weights);
       }
     }
-    const ulong query = ulong(row) * p.hq + group.x;
-    o[query * p.hd + c] = sum / weights * sigmoid(qg[(query * 2 + 1) * p.hd + c]);
   }
+  if (c < p.hd) o[query * p.hd + c] = sum / weights * sigmoid(gate);
 }

@@ -231,7 +231,7 @@ func (a *attend) few(o ops.Tensor) {
 	l := launch{buffers: append(a.buffers[:len(a.buffers):len(a.buffers)], part), threads: shaders.BlockThreads}
 	l.groups = metal.Size{X: parts, Y: a.Hkv * blocks(a.Hq/a.Hkv, shaders.FewHeads), Z: a.rows}
 	dispatch(a.encoding, k, p, l)
-	l.groups = metal.Size{X: a.Hq, Y: a.rows, Z: 1}
+	l.groups = metal.Size{X: a.Hq, Y: a.rows, Z: blocks(a.Hd, shaders.BlockThreads)}
 	dispatch(a.encoding, attendJoin, p, l)
 }
 

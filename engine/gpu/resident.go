@@ -45,7 +45,7 @@ func (t *expertRun) resident() (used ops.Usage, done bool) {
 			shaders.ExpertTableUp: u.table, shaders.ExpertDataUp: u.data, shaders.ExpertScalesUp: u.scales, shaders.ExpertBiasesUp: u.biases,
 		},
 		constants: g.constants,
-		groups:    metal.Size{X: vectorTiles(t.inner(), t.x.Cols, shaders.BlockThreads/2, shaders.FewAcross), Y: pairs, Z: 1}, threads: shaders.BlockThreads,
+		groups:    metal.Size{X: vectorTiles(t.inner(), t.x.Cols, shaders.BlockThreads, shaders.FewPairs), Y: pairs, Z: 1}, threads: shaders.BlockThreads,
 	})
 	p.Inputs, p.Outputs = uint32(t.inner()), uint32(t.y.Cols)
 	dispatch(t.encoding, moeFewSum, p, launch{
@@ -55,7 +55,7 @@ func (t *expertRun) resident() (used ops.Usage, done bool) {
 			shaders.ExpertWeight: t.route.weights,
 		},
 		constants: d.constants,
-		groups:    metal.Size{X: vectorTiles(t.y.Cols, t.inner(), simdWidth, 1), Y: t.y.Rows, Z: 1}, threads: shaders.FewSimds * simdWidth,
+		groups:    metal.Size{X: vectorTiles(t.y.Cols, t.inner(), simdWidth, shaders.FewDown), Y: t.y.Rows, Z: 1}, threads: shaders.FewSimds * simdWidth,
 	})
 	if !counted {
 		used = ops.Usage{Records: pairs, Bytes: int64(pairs * list[0].Bytes())}
@@ -155,7 +155,7 @@ func (t *expertRun) fewInside(g *expertGroup, y region) {
 			shaders.ExpertTableUp: u.table, shaders.ExpertDataUp: u.data, shaders.ExpertScalesUp: u.scales, shaders.ExpertBiasesUp: u.biases,
 		},
 		constants: m.constants,
-		groups:    metal.Size{X: vectorTiles(t.inner(), in, shaders.BlockThreads/2, shaders.FewAcross), Y: g.to - g.from, Z: 1}, threads: shaders.BlockThreads,
+		groups:    metal.Size{X: vectorTiles(t.inner(), in, shaders.BlockThreads, shaders.FewPairs), Y: g.to - g.from, Z: 1}, threads: shaders.BlockThreads,
 		work: 4 * float64(g.to-g.from) * float64(in) * float64(t.inner()),
 	})
 }

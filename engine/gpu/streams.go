@@ -104,7 +104,7 @@ func (b *Backend) ReadStreams(r ops.StreamRead) {
 			shaders.ReadData: up.data, shaders.ReadScales: up.scales, shaders.ReadBiases: up.biases,
 		},
 		constants: up.constants,
-		groups:    metal.Size{X: vectorTiles(r.X.Cols, r.Down.Out, simdWidth, 1), Y: rows, Z: 1}, threads: shaders.BlockThreads,
+		groups:    metal.Size{X: vectorTiles(r.X.Cols, r.Down.Out, simdWidth, shaders.ReadEach), Y: rows, Z: 1}, threads: shaders.BlockThreads,
 	})
 }
 

@@ -83,7 +83,7 @@ func (b *Backend) flush() {
 		if i < len(w.list) {
 			v = w.list[i]
 			p.Outputs[i], p.After[i], p.Scale[i], p.Gain[i] = uint32(v.outputs), v.after, v.scale, v.gain
-			tiles += blocks(v.outputs, linearTile(w.x.cols))
+			tiles += blocks(v.outputs, linearTile(w.x.cols, v.outputs))
 			outputs += v.outputs
 		}
 		y, data, scales, biases := shaders.LinearY, shaders.LinearData, shaders.LinearScales, shaders.LinearBiases
@@ -103,24 +103,33 @@ func (b *Backend) flush() {
 	})
 }
 
-// vectorLanes is how many lanes share an output of a product with an expert or of few inputs, as the kernels have it.
+// vectorLanes is how many lanes of a simdgroup share an output, as the kernels have it.
 func vectorLanes(inputs int) int {
 	if inputs >= shaders.VectorLong {
-		return 16
+		return simdWidth
 	}
-	return 4
+	return shaders.VectorLanes
 }
 
-// vectorTiles is how many tiles the outputs of such a product make where a tile has `each` outputs for every lanes of its
-// threads.
+// vectorTiles is how many tiles the outputs of a product with experts make where a tile has `each` outputs for every lanes
+// of its threads.
 func vectorTiles(outputs, inputs, threads, each int) int {
 	return blocks(outputs, threads/vectorLanes(inputs)*each)
 }
 
-// linearTile is how many outputs a threadgroup of linear_matvec_* has.
-func linearTile(inputs int) int {
-	if inputs >= shaders.VectorLong {
-		return shaders.VectorOutputs
+// linearTile is how many outputs of a matrix a threadgroup of linear_matvec_* has: matvec_across.
+func linearTile(inputs, outputs int) int {
+	const most, least = shaders.VectorMost, shaders.VectorLeast
+	switch {
+	case inputs < shaders.VectorLong:
+		return shaders.VectorThreads / shaders.VectorLanes
+	case inputs >= shaders.VectorSplitInputs || inputs >= shaders.VectorSplitInputs/2 && outputs <= shaders.VectorSplitOutputs:
+		if outputs >= 2*shaders.VectorSplitOutputs {
+			return most
+		}
+		return least
+	case outputs >= 6*shaders.VectorSplitOutputs:
+		return most * shaders.VectorSimds
 	}
-	return shaders.VectorThreads / vectorLanes(inputs)
+	return least * shaders.VectorSimds
 }

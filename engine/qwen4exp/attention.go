@@ -23,7 +23,17 @@ func (m *attention) forward(f *pass, st *attnState, layer int) {
 	}
 	be.RMSNormHeads(f.qg, d.attnQueries(), m.qNorm, d.Eps)
 	be.Rope(f.qg, d.attnQueries(), d.Rope, f.pos, 1)
+	m.storeRows(f, st, together)
+	index := m.selectBlocks(f, st)
+	be.Attend(f.attn, f.qg, st.k, st.v, index, f.pos, d.Ratio, d.Attn)
+	f.view.visible(layer, f, index)
+	be.Linear(f.y, f.attn, m.out)
+}
 
+// storeRows appends the chunk's keys and values to the caches; index queries and the raw index key are in f.iqk after it. With
+// together they have been multiplied already.
+func (m *attention) storeRows(f *pass, st *attnState, together bool) {
+	be, d := f.be, f.dims
 	f.into(st.k, func(k ops.Tensor) {
 		if !together {
 			be.Linear(k, f.x, m.k)
@@ -35,10 +45,18 @@ func (m *attention) forward(f *pass, st *attnState, layer int) {
 		f.into(st.v, func(v ops.Tensor) { be.Linear(v, f.x, m.v) })
 		be.Linear(f.iqk, f.x, m.index)
 	}
-	index := m.selectBlocks(f, st)
-	be.Attend(f.attn, f.qg, st.k, st.v, index, f.pos, d.Ratio, d.Attn)
-	f.view.visible(layer, f, index)
-	be.Linear(f.y, f.attn, m.out)
+}
+
+// appendRows does of forward what the state keeps, and no more.
+func (m *attention) appendRows(f *pass, st *attnState) {
+	m.storeRows(f, st, false)
+	m.appendIndex(f, st)
+}
+
+// appendIndex appends the chunk's raw index keys, and the block keys that they complete.
+func (m *attention) appendIndex(f *pass, st *attnState) {
+	f.be.CopyRows(st.raw, f.pos, f.iqk, f.dims.Index.N*f.dims.Index.Dim)
+	m.pool(f.be, f.dims, st, f.pos, f.pos+f.rows)
 }
 
 // projectFew multiplies few rows with all that they meet first, where keys and values come to stand in a cache as they are.
@@ -67,8 +85,7 @@ func (f *pass) into(c ops.Cache, compute func(ops.Tensor)) {
 //	score_j(p) = sum over heads relu(iq . bk_j) / sqrt(di);  the B/c best complete blocks
 func (m *attention) selectBlocks(f *pass, st *attnState) ops.Index {
 	be, d := f.be, f.dims
-	be.CopyRows(st.raw, f.pos, f.iqk, d.Index.N*d.Index.Dim)
-	m.pool(f.be, d, st, f.pos, f.pos+f.rows)
+	m.appendIndex(f, st)
 	be.RMSNormHeads(f.iqk, d.Index, m.iqNorm, d.Eps)
 	be.Rope(f.iqk, d.Index, d.Rope, f.pos, 1)
 	return be.SelectBlocks(f.iqk, d.Index, st.blocks, f.pos, d.Ratio, d.Budget/d.Ratio)

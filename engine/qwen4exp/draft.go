@@ -17,11 +17,12 @@ type draftHead struct {
 }
 
 // forward runs the head over the pass: f.hidden [rows, W] holds the residuals of f.pos.., f.ids the token
-// after each. f.wide holds the layer's output on return, which a chained draft takes as its residual.
+// after each. f.wide holds the layer's output on return, which a chained draft takes as its residual; with rowsOnly the
+// layer ends where the state has its rows.
 //
 //	fe = FcE RMSNorm(E[t_{r+1}]);  fh_g = FcH RMSNorm(wide_r)_g
 //	wide' = fe + fh_g for every g;  layer(wide') at position r
-func (m *draftHead) forward(f *pass, embed ops.Matrix, st *attnState) error {
+func (m *draftHead) forward(f *pass, embed ops.Matrix, st *attnState, rowsOnly bool) error {
 	be, d := f.be, f.dims
 	be.Embed(f.x, embed, f.ids)
 	be.RMSNorm(f.x, f.x, m.normEmbed, d.Hidden, d.Eps)
@@ -30,6 +31,11 @@ func (m *draftHead) forward(f *pass, embed ops.Matrix, st *attnState) error {
 	streams := f.rows * d.Streams
 	be.Linear(f.wide.Reshape(streams, d.Hidden), f.z.Reshape(streams, d.Hidden), m.fcHidden)
 	be.AddToStreams(f.wide, f.fe)
+	if rowsOnly {
+		m.layer.readMix.read(f, false)
+		m.layer.attn.appendRows(f, st)
+		return nil
+	}
 	if err := m.layer.forward(f, &layerState{attn: st}); err != nil {
 		return err
 	}
@@ -38,15 +44,15 @@ func (m *draftHead) forward(f *pass, embed ops.Matrix, st *attnState) error {
 }
 
 // draftRows runs the head over rows that follow residual rows hidden: row i stands at pos+i and pairs with
-// ids[i]. It returns the pass, whose wide is the head's output.
-func (s *Sequence) draftRows(f *pass, pos int, ids []engine.Token) (*pass, error) {
+// ids[i]. It returns the pass, whose wide is the head's output, unless that is not wanted.
+func (s *Sequence) draftRows(f *pass, pos int, ids []engine.Token, rowsOnly bool) (*pass, error) {
 	head := f.of(len(ids), pos, ids)
 	head.wide = head.headWide
 	head.draft = true
 	if err := head.enter(ops.PartMTP); err != nil {
 		return nil, err
 	}
-	if err := s.net.mtp.forward(head, s.net.embed, s.st.mtp); err != nil {
+	if err := s.net.mtp.forward(head, s.net.embed, s.st.mtp, rowsOnly && head.view == nil); err != nil {
 		return nil, err
 	}
 	head.view.headLogits(s, head)
@@ -78,7 +84,8 @@ func (s *Sequence) draftOf(head *pass) (engine.Token, error) {
 
 // headRows computes the head's rows that the trunk's new rows complete: row r of the old last position
 // pairs with the first new token, and so on. wide holds the new rows' residuals; the last of them has no
-// next token yet, so its row is added only when one is given (provisional), and the pass is returned.
+// next token yet, so its row is added only when one is given (provisional), and the pass is returned: its output is of use
+// for that row alone.
 func (s *Sequence) headRows(f *pass, tokens []engine.Token, provisional engine.Token) (*pass, error) {
 	if s.net.mtp == nil {
 		return nil, nil
@@ -101,7 +108,7 @@ func (s *Sequence) headRows(f *pass, tokens []engine.Token, provisional engine.T
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.draftRows(f, from, ids)
+	return s.draftRows(f, from, ids, provisional == engine.NoToken)
 }
 
 // chain drafts n tokens after next, which stands at pos: the first from the kept residual of pos-1, every
@@ -111,7 +118,7 @@ func (s *Sequence) chain(f *pass, pos int, next engine.Token, n int) ([]engine.T
 	var drafts []engine.Token
 	f.be.CopyRows(f.hidden, 0, s.st.residual, 0)
 	for i := range n {
-		head, err := s.draftRows(f, pos-1+i, []engine.Token{next})
+		head, err := s.draftRows(f, pos-1+i, []engine.Token{next}, false)
 		if err != nil {
 			return nil, err
 		}

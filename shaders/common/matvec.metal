@@ -13,38 +13,72 @@ METAL_FUNC float matvec_after(float v, uint after, float scale, float gain) {
   return v;
 }
 
-// A tile of a product with at least VECTOR_LONG inputs: VECTOR_OUTPUTS outputs, whose inputs the simdgroups share.
-template <int ROWS>
-METAL_FUNC void matvec_long(MatvecPart m, uint first, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
-  const uint outputs = min(uint(VECTOR_OUTPUTS), m.outputs - first);
-  float sums[ROWS * VECTOR_OUTPUTS];
-  device const float *from = x + ulong(row) * m.w.in;
-  if (stored_wide(m.w)) long_sums<ROWS, VECTOR_OUTPUTS, (VECTOR_THREADS / SIMD_WIDTH), true>(sums, m.w, first, outputs, from, rows, sg, lane);
-  else long_sums<ROWS, VECTOR_OUTPUTS, (VECTOR_THREADS / SIMD_WIDTH), false>(sums, m.w, first, outputs, from, rows, sg, lane);
+// How many simdgroups share an output, and how many outputs a thread has: an output's inputs are spread over four where they
+// are many, or where the outputs are few. The host cuts the outputs by the same rule.
+METAL_FUNC uint matvec_parts(uint inputs, uint outputs) {
+  if (inputs < VECTOR_LONG) return 1;
+  return inputs >= VECTOR_SPLIT_INPUTS || (inputs >= VECTOR_SPLIT_INPUTS / 2 && outputs <= VECTOR_SPLIT_OUTPUTS) ? VECTOR_SIMDS : 1;
+}
+METAL_FUNC uint matvec_each(uint inputs, uint outputs, uint parts) {
+  if (inputs < VECTOR_LONG) return 1;
+  return outputs >= (parts > 1 ? 2 * VECTOR_SPLIT_OUTPUTS : 6 * VECTOR_SPLIT_OUTPUTS) ? VECTOR_MOST : VECTOR_LEAST;
+}
+
+// How many outputs a threadgroup has.
+METAL_FUNC uint matvec_across(uint inputs, uint outputs) {
+  const uint parts = matvec_parts(inputs, outputs), each = matvec_each(inputs, outputs, parts);
+  return each * (SIMD_WIDTH / matvec_lanes(inputs)) * (parts > 1 ? 1 : VECTOR_SIMDS);
+}
+
+// Writes the outputs of a thread, each by the first of the lanes that share it.
+template <int ROWS, int EACH>
+METAL_FUNC void matvec_write(MatvecPart m, thread const float *sums, OwnOutputs own, uint row, uint rows) {
+  for (int o = 0; o < EACH; o++) {
+    const uint output = own.first + uint(o) * own.apart;
+    for (uint r = 0; r < ROWS; r++)
+      if (r < rows && output < own.end) m.y[ulong(row + r) * m.outputs + output] = matvec_after(sums[r * EACH + uint(o)], m.after, m.scale, m.gain);
+  }
+}
+
+// A tile of a product: a thread's EACH outputs, from the first of its simdgroup on. Where simdgroups share outputs, partial
+// [VECTOR_SIMDS][ROWS * EACH] takes their sums.
+template <int ROWS, int EACH>
+METAL_FUNC void matvec_tile(MatvecPart m, uint first, uint parts, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
+  const uint lanes = matvec_lanes(m.w.in);
+  OwnOutputs own;
+  own.apart = SIMD_WIDTH / lanes;
+  own.first = first + lane / lanes;
+  own.end = m.outputs;
+  float sums[ROWS * EACH];
+  matvec_sums<ROWS, EACH>(sums, m.w, own, x + ulong(row) * m.w.in, rows, lanes, parts > 1 ? sg : 0, parts, lane);
+  if (parts == 1) {
+    if (lane % lanes == 0) matvec_write<ROWS, EACH>(m, sums, own, row, rows);
+    return;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup); // what was there is read
   if (lane == 0)
-    for (int i = 0; i < ROWS * VECTOR_OUTPUTS; i++) partial[sg * ROWS * VECTOR_OUTPUTS + i] = sums[i];
+    for (int i = 0; i < ROWS * EACH; i++) partial[sg * ROWS * EACH + i] = sums[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  const uint i = sg * SIMD_WIDTH + lane, r = i / VECTOR_OUTPUTS, o = i % VECTOR_OUTPUTS;
-  if (r >= rows || o >= outputs) return;
+  const uint i = lane, r = i / EACH, o = i % EACH; // one thread an output
+  if (sg != 0 || r >= rows || first + o >= m.outputs) return;
   float total = 0.0f;
-  for (uint s = 0; s < (VECTOR_THREADS / SIMD_WIDTH); s++) total += partial[s * ROWS * VECTOR_OUTPUTS + i];
+  for (uint s = 0; s < VECTOR_SIMDS; s++) total += partial[s * ROWS * EACH + i];
   m.y[ulong(row + r) * m.outputs + first + o] = matvec_after(total, m.after, m.scale, m.gain);
 }
-static_assert(VECTOR_TILE * VECTOR_OUTPUTS <= VECTOR_THREADS, "a thread writes one output");
+static_assert(VECTOR_TILE * VECTOR_LEAST <= SIMD_WIDTH && VECTOR_MOST <= SIMD_WIDTH, "a lane writes one output");
 
-// A tile of a product with fewer: an output for every four threads. Up to ROWS rows.
+// All outputs of a threadgroup's tile. Several rows at once take few outputs at a time: their sums need registers.
 template <int ROWS>
-METAL_FUNC void matvec_short(MatvecPart m, uint tile, device const float *x, uint row, uint rows, threadgroup float4 *xs, threadgroup float *whole, uint index) {
-  OwnOutputs own;
-  own.apart = VECTOR_THREADS / 4;
-  own.first = tile * own.apart + index / 4;
-  own.end = m.outputs;
-  float sums[ROWS];
-  matvec_sums<ROWS, 1, 4, VECTOR_LONG, ROWS == 1 ? 5 : 2, false>(sums, m.w, own, x + ulong(row) * m.w.in, rows, xs, whole, false, index, VECTOR_THREADS);
-  if (index % 4 != 0 || own.first >= m.outputs) return;
-  for (int r = 0; r < ROWS; r++)
-    if (uint(r) < rows) m.y[ulong(row + uint(r)) * m.outputs + own.first] = matvec_after(sums[r], m.after, m.scale, m.gain);
+METAL_FUNC void matvec_all(MatvecPart m, uint tile, device const float *x, uint row, uint rows, threadgroup float *partial, uint sg, uint lane) {
+  const uint parts = matvec_parts(m.w.in, m.outputs), each = matvec_each(m.w.in, m.outputs, parts), across = SIMD_WIDTH / matvec_lanes(m.w.in);
+  const uint first = (parts > 1 ? tile : tile * VECTOR_SIMDS + sg) * each * across;
+  if (first >= m.outputs) return; // the whole simdgroup, and the others with it where they share outputs
+  if (each == 1) matvec_tile<ROWS, 1>(m, first, parts, x, row, rows, partial, sg, lane);
+  else if (ROWS == 1 && each == VECTOR_MOST) matvec_tile<1, VECTOR_MOST>(m, first, parts, x, row, rows, partial, sg, lane);
+  else
+    for (uint o = 0; o < each && first + o < m.outputs; o += VECTOR_LEAST) matvec_tile<ROWS, VECTOR_LEAST>(m, first + o, parts, x, row, rows, partial, sg, lane);
 }
+static_assert(VECTOR_MOST % VECTOR_LEAST == 0, "many outputs are whole runs of few");
 
 // y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for a tile and up to
 // ROWS rows, one or VECTOR_TILE. A row's sums do not depend on how many rows there are, nor an output's on the matrices
@@ -72,16 +106,12 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
                           device const uchar *biases2 [[buffer(MATVEC_BIASES2)]],
                           device const uchar *biases3 [[buffer(MATVEC_BIASES3)]],
                           uint3 group [[threadgroup_position_in_grid]],
-                          uint index [[thread_index_in_threadgroup]],
                           uint sg [[simdgroup_index_in_threadgroup]],
                           uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float4 xs[ROWS * VECTOR_LONG / 4];
-  threadgroup float whole[ROWS * VECTOR_LONG / 8];
-  const bool many = p.inputs >= VECTOR_LONG;
-  const uint across = many ? VECTOR_OUTPUTS : VECTOR_THREADS / 4;
+  threadgroup float partial[VECTOR_SIMDS * ROWS * VECTOR_MOST];
   uint tile = group.x, which = 0;
   for (uint i = 0; i < 3; i++) {
-    const uint tiles = (p.outputs[i] + across - 1) / across;
+    const uint across = matvec_across(p.inputs, p.outputs[i]), tiles = (p.outputs[i] + across - 1) / across;
     if (which == i && tile >= tiles) {
       tile -= tiles;
       which = i + 1;
@@ -98,8 +128,7 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
   m.scale = which == 0 ? p.scale[0] : which == 1 ? p.scale[1] : which == 2 ? p.scale[2] : p.scale[3];
   m.gain = which == 0 ? p.gain[0] : which == 1 ? p.gain[1] : which == 2 ? p.gain[2] : p.gain[3];
   const uint row = group.y * ROWS, rows = min(uint(ROWS), p.rows - row);
-  if (many) matvec_long<ROWS>(m, tile * VECTOR_OUTPUTS, x, row, rows, whole, sg, lane);
-  else matvec_short<ROWS>(m, tile, x, row, rows, xs, whole, index);
+  matvec_all<ROWS>(m, tile, x, row, rows, partial, sg, lane);
 }
 template [[host_name("linear_matvec_one")]] [[kernel]] decltype(linear_matvec<1>) linear_matvec<1>;
 template [[host_name("linear_matvec_few")]] [[kernel]] decltype(linear_matvec<VECTOR_TILE>) linear_matvec<VECTOR_TILE>;

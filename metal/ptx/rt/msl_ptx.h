@@ -173,6 +173,17 @@ MSL_REDUCTION(simd_sum, a + b)
 MSL_REDUCTION(simd_product, a * b)
 MSL_REDUCTION(simd_max, a > b ? a : b)
 MSL_REDUCTION(simd_min, a < b ? a : b)
+// whole numbers, whose order does not matter, in one instruction
+#define MSL_REDUCTION_OF_UINT(name, operation)                                                        \
+  MSL_FN uint name(uint x) {                                                                          \
+    uint y;                                                                                           \
+    asm volatile("redux.sync." #operation ".u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x) : "memory"); \
+    return y;                                                                                         \
+  }
+MSL_REDUCTION_OF_UINT(simd_sum, add)
+MSL_REDUCTION_OF_UINT(simd_max, max)
+MSL_REDUCTION_OF_UINT(simd_min, min)
+#undef MSL_REDUCTION_OF_UINT
 MSL_REDUCTION(simd_or, a | b)
 MSL_REDUCTION(simd_and, a & b)
 MSL_REDUCTION(simd_xor, a ^ b)

@@ -407,7 +407,7 @@ func vectorFigures(l *lease) ([]figure, error) {
 		}
 		took, err := l.time(func(e metal.Encoder) {
 			o.encodeFew(e, p)
-			e.Dispatch(metal.Size{X: n / shaders.VectorOutputs, Y: 1, Z: 1}, row(shaders.VectorThreads))
+			e.Dispatch(metal.Size{X: n / shaders.VectorMost, Y: 1, Z: 1}, row(shaders.VectorThreads))
 		})
 		if err := errors.Join(err, o.check(1e-5)); err != nil {
 			return figures, err
