@@ -12,7 +12,7 @@ type Reads struct {
 	Weights int64 `json:"weights"` // matrices and vectors of the trunk that every row meets, embedding rows included
 	Experts int64 `json:"experts"` // records of routed experts
 	Head    int64 `json:"head"`    // the output matrix
-	Draft   int64 `json:"draft"`   // the draft head, its records included, and the output matrix again for every draft
+	Draft   int64 `json:"draft"`   // what the draft head's rows need, and for every draft all of it, its records and the output matrix again
 	State   int64 `json:"state"`   // recurrent state
 	Cache   int64 `json:"cache"`   // keys and values of the visible tokens, and block keys where blocks are scored
 }
@@ -34,6 +34,7 @@ type Stored struct {
 	Ngram       int64 // one row of the n-gram table
 	Head        int64 // the output matrix
 	Draft       int64 // tensors of the draft head that every row meets
+	DraftRows   int64 // those of them that make the rows which the head keeps
 	Record      int64 // one routed expert of the trunk, the mean of all
 	DraftRecord int64 // the same of the draft head
 }
@@ -52,6 +53,9 @@ func StoredOf(c *weights.Checkpoint) Stored {
 			records += t.Bytes()
 		case draft:
 			s.Draft += t.Bytes()
+			if keepsRows(t.Name) {
+				s.DraftRows += t.Bytes()
+			}
 		case strings.Contains(t.Name, "ngram_embedding"):
 			table += t.Bytes()
 			s.Ngram = t.Bytes() / int64(max(1, t.Shape[0]))
@@ -75,10 +79,25 @@ func StoredOf(c *weights.Checkpoint) Stored {
 	return s
 }
 
+// keepsRows says that a tensor of the draft head is needed for the rows that it keeps: all up to the keys and values.
+func keepsRows(name string) bool {
+	if !strings.HasPrefix(name, "mtp.layers.") {
+		return !strings.Contains(name, "hyper_connection_mixer")
+	}
+	for _, part := range []string{
+		"attn_hyper_connection.hc_norm", "attn_hyper_connection.input_mix", ".k_proj", ".v_proj", ".k_norm", ".index_qk_proj", "indexer.k_layernorm",
+	} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
 // StepReads counts what one decode step reads that takes a token at position pos and drafts behind it, drafting
 // included. The step's rows share what they read; several rows touch as many experts as even routing would,
-// E (1 - (1 - k/E)^rows), and see no more tokens than the last of them. What a model with a draft head computes for
-// every token it keeps is in Draft even without drafts.
+// E (1 - (1 - k/E)^rows), and see no more tokens than the last of them. What a draft head needs for the rows that it keeps
+// is in Draft even without drafts.
 func StepReads(c *weights.Config, s Stored, pos, drafts int) Reads {
 	rows := 1 + drafts
 	r := Reads{
@@ -100,9 +119,9 @@ func StepReads(c *weights.Config, s Stored, pos, drafts int) Reads {
 	if c.MTPLayers == 0 {
 		return r
 	}
-	r.Draft = s.Draft + int64(math.Round(touched(c, 1)*float64(s.DraftRecord)))
-	r.Draft += int64(drafts) * (r.Draft + s.Head)
-	r.Cache += int64(1+drafts) * cacheReads(c, max(0, pos-1))
+	each := s.Draft + int64(math.Round(touched(c, 1)*float64(s.DraftRecord))) + s.Head
+	r.Draft = s.DraftRows + int64(drafts)*each
+	r.Cache += int64(drafts) * cacheReads(c, max(0, pos-1))
 	return r
 }
 
