@@ -66,15 +66,16 @@ type suite struct {
 	binary  string
 	overlay map[string]string // files of the package that others stand for
 	args    []string          // besides the usual
+	shares  int               // processes that run its tests at once
 }
 
 // suites lists what runs on a GPU. The operations' tests open their device in one file, for which another stands.
 func suites() []suite {
 	return []suite{
-		{name: "metal/ptx", binary: "ptx.test"},
+		{name: "metal/ptx", binary: "ptx.test", shares: 1},
 		{name: "engine/gpu", binary: "gpu.test", overlay: map[string]string{
 			"engine/gpu/device_test.go": "tests/cmd/gpurecord/overlay/device_test.go.txt",
-		}},
+		}, shares: 6},
 	}
 }
 

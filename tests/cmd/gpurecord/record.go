@@ -47,7 +47,7 @@ func run(o runOptions) error {
 		if o.quick {
 			break
 		}
-		outcomes = append(outcomes, s.run(o.from, o.limit))
+		outcomes = append(outcomes, s.inShares(o.from, o.limit))
 	}
 	if o.sanitize {
 		outcomes = append(outcomes, sanitized(o)...)

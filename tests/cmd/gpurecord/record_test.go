@@ -33,6 +33,30 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// Every test is in one share, and what any share comes to is in the whole.
+func TestShares(t *testing.T) {
+	names := []string{"TestA", "TestB", "TestC", "TestD", "TestE"}
+	for n := 1; n < 8; n++ {
+		var all []string
+		for _, share := range dealt(names, n) {
+			if len(share) == 0 {
+				t.Errorf("of %d shares one is empty", n)
+			}
+			all = append(all, share...)
+		}
+		if slices.Sort(all); !slices.Equal(all, names) {
+			t.Errorf("%d shares have %q", n, all)
+		}
+	}
+	good, bad := &outcome{}, &outcome{broke: errors.New("it hangs")}
+	good.count([]byte("--- PASS: TestA (0.00s)\n"))
+	bad.count([]byte(testLog))
+	both := joined(suite{name: "a/b"}, []*outcome{good, bad}, 0)
+	if !slices.Equal(both.passed, []string{"TestA", "TestGood"}) || !slices.Equal(both.failed, []string{"TestParts"}) || both.broke == nil || both.ok() {
+		t.Errorf("together: %+v", both)
+	}
+}
+
 func TestRecord(t *testing.T) {
 	bad := &outcome{suite: suite{name: "a/b"}, tool: "/bin/checker --tool racecheck", broke: errors.New("it hangs")}
 	bad.count([]byte(testLog))

@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -80,6 +83,46 @@ func (s suite) run(from string, limit time.Duration, tool ...string) *outcome {
 	last := o.count(log)
 	if err != nil && (len(o.failed) == 0 || ctx.Err() != nil) {
 		o.broke = fmt.Errorf("%w after %v, last: %s", err, o.spent.Round(time.Second), last)
+	}
+	return o
+}
+
+// inShares runs a suite's tests in several processes at once, each test in one of them: a suite of small tests leaves most of
+// a GPU and of its host idle.
+func (s suite) inShares(from string, limit time.Duration) *outcome {
+	began := time.Now()
+	text, err := exec.Command(filepath.Join(from, s.binary), "-test.list", "^Test").Output()
+	if err != nil {
+		return &outcome{suite: s, broke: fmt.Errorf("list the tests: %w", err)}
+	}
+	shares := dealt(strings.Fields(string(text)), s.shares)
+	parts := make([]*outcome, len(shares))
+	var all sync.WaitGroup
+	for i, names := range shares {
+		part := s
+		part.args = append(slices.Clone(s.args), "-test.run=^("+strings.Join(names, "|")+")$")
+		all.Go(func() { parts[i] = part.run(from, limit) })
+	}
+	all.Wait()
+	return joined(s, parts, time.Since(began))
+}
+
+// dealt gives every name to one of n shares in turn; none is empty.
+func dealt(names []string, n int) [][]string {
+	shares := make([][]string, min(n, len(names)))
+	for i, name := range names {
+		shares[i%n] = append(shares[i%n], name)
+	}
+	return shares
+}
+
+// joined is what the parts of a suite came to together.
+func joined(s suite, parts []*outcome, spent time.Duration) *outcome {
+	o := &outcome{suite: s, spent: spent}
+	for _, p := range parts {
+		o.passed, o.failed, o.skipped = append(o.passed, p.passed...), append(o.failed, p.failed...), append(o.skipped, p.skipped...)
+		o.reasons, o.log = append(o.reasons, p.reasons...), append(o.log, p.log...)
+		o.broke = errors.Join(o.broke, p.broke)
 	}
 	return o
 }
