@@ -1,15 +1,12 @@
 package cpu_test
 
 import (
-	"bytes"
 	"math"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"lector/engine/cpu"
 	"lector/engine/ops"
+	"lector/tests/generated"
 )
 
 // Elementwise operations give the same bits with every set of kernels, also where a number is huge, tiny, infinite
@@ -46,30 +43,4 @@ func TestKernelsAgreeOnOddNumbers(t *testing.T) {
 }
 
 // The assembly in the repository is what the generator writes.
-func TestKernelsAreGenerated(t *testing.T) {
-	dir := t.TempDir()
-	out := filepath.Join(dir, "kernels_amd64.s")
-	gen := exec.Command("go", "run", "./gen", "-out", out, "-stubs", filepath.Join(dir, "kernels_amd64.go"), "-pkg", "cpu")
-	if b, err := gen.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	for _, name := range []string{"kernels_amd64.s", "kernels_amd64.go"} {
-		want, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The first line names the command, whose paths differ here.
-		if tail(got) != tail(want) {
-			t.Errorf("%s is stale: run go generate ./engine/cpu", name)
-		}
-	}
-}
-
-func tail(b []byte) string {
-	_, rest, _ := bytes.Cut(b, []byte("\n"))
-	return string(rest)
-}
+func TestKernelsAreGenerated(t *testing.T) { generated.Kernels(t, "cpu", "engine/cpu") }

@@ -1,37 +1,10 @@
 package fma_test
 
 import (
-	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"lector/tests/generated"
 )
 
 // The assembly in the repository is what the generator writes.
-func TestKernelsAreGenerated(t *testing.T) {
-	dir := t.TempDir()
-	gen := exec.Command("go", "run", "./gen", "-out", filepath.Join(dir, "kernels_amd64.s"), "-stubs", filepath.Join(dir, "kernels_amd64.go"), "-pkg", "fma")
-	if b, err := gen.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
-	for _, name := range []string{"kernels_amd64.s", "kernels_amd64.go"} {
-		want, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// The first line names the command, whose paths differ here.
-		if tail(got) != tail(want) {
-			t.Errorf("%s is stale: run go generate ./engine/cpu/fma", name)
-		}
-	}
-}
-
-func tail(b []byte) string {
-	_, rest, _ := bytes.Cut(b, []byte("\n"))
-	return string(rest)
-}
+func TestKernelsAreGenerated(t *testing.T) { generated.Kernels(t, "fma", "engine/cpu/fma") }
