@@ -131,11 +131,10 @@ func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
 	for i, b := range p.rows {
 		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores) })
 	}
-	for i, b := range p.state {
-		if t.args.Named {
-			break
+	if !t.args.Named {
+		for i, b := range p.state {
+			g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores) })
 		}
-		g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores) })
 	}
 	err := hashed.wait() // a small object that is synced before all is written would have the disk do its work twice
 	if err == nil {
@@ -256,14 +255,13 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 			return err
 		})
 	}
-	for i, b := range t.state {
-		if t.args.Named {
-			break
+	if !t.args.Named {
+		for i, b := range t.state {
+			g.Go(func() (err error) {
+				wrote[len(t.rows)+i], err = t.space.putBlob(gctx, stateName(b.Digest), b.Size, b.staged)
+				return err
+			})
 		}
-		g.Go(func() (err error) {
-			wrote[len(t.rows)+i], err = t.space.putBlob(gctx, stateName(b.Digest), b.Size, b.staged)
-			return err
-		})
 	}
 	if err := g.Wait(); err != nil {
 		return Node{}, w, err
