@@ -50,13 +50,16 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	b.runPieces(p, all(x))
 }
 
-// runPieces computes pieces, whose products have one x. While a worker computes one, its next is brought near.
+// runPieces computes pieces, whose products have one x.
 func (b *Backend) runPieces(p *pieces, x rows) {
-	b.parallel(len(p.list), 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			p.list[i].run(s, x, p.then(i, s.end))
-		}
-	})
+	b.parallel(len(p.list), 1, func(s *scratch, from, to int) { p.run(s, x, from, to) })
+}
+
+// run computes pieces [from, to). While a worker computes one, its next is brought near.
+func (p *pieces) run(s *scratch, x rows, from, to int) {
+	for i := from; i < to; i++ {
+		p.list[i].run(s, x, p.then(i, s.end))
+	}
 }
 
 // then is the piece that follows piece i, nil where that is another worker's.

@@ -25,18 +25,24 @@ func (b *Backend) readFew(in ops.StreamRead, n int) {
 		z:   rows{data: memory[:count*width], stride: width, width: width, n: count},
 		low: rows{data: memory[count*width:], stride: low, width: low, n: count},
 	}
-	b.parallel(count*n, grain(8*in.X.Cols), func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			r.normStream(s, i/n, i%n)
-		}
-	})
 	each := fma.FewOutputs
 	if low < b.workers*each {
 		each = fma.Lanes
 	}
 	p.cut(r.low, &in.Down, each)
-	b.runPieces(p, r.z)
+	b.inPhases(&r, phase{count * n, grain(8 * in.X.Cols)}, phase{len(p.list), 1})
 	r.mixFew()
+}
+
+// do norms streams in the first phase, and computes pieces of the product with Down in the second.
+func (r *fewRead) do(s *scratch, phase, from, to int) {
+	if phase == 1 {
+		r.pieces.run(s, r.z, from, to)
+		return
+	}
+	for i := from; i < to; i++ {
+		r.normStream(s, i/r.n, i%r.n)
+	}
 }
 
 // mixFew computes x, some columns an item of work. Before them comes Inject, whose few outputs are long chains.
