@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"lector/engine"
+	"lector/engine/ops"
 )
 
 // DecodeOptions are the settings of Decode.
 type DecodeOptions struct {
 	Positions, Drafts []int
-	Tokens            int // to generate, greedily
+	Tokens            int          // to generate, greedily
+	Profiler          ops.Profiler // to count one more sample with; nil: none is taken
+	Threads           int          // of the profiler's backend
 	StateOptions
 }
 
@@ -29,13 +32,17 @@ func (r *Runner) Decode(ctx context.Context, o DecodeOptions) ([]Row, error) {
 			return nil, err
 		}
 		for _, drafts := range o.Drafts {
-			settings = append(settings, setting{
-				Row{
+			s := setting{
+				row: Row{
 					Name: fmt.Sprintf("decode at=%d drafts=%d", pos, drafts), Unit: TokensPerSecond,
 					Length: o.Tokens, Position: pos, Drafts: drafts, Series: fmt.Sprintf("%d drafts", drafts),
 				},
-				func(ctx context.Context, row *Row) error { return r.decodeFrom(ctx, state, o.Tokens, row) },
-			})
+				sample: func(ctx context.Context, row *Row) error { return r.decodeFrom(ctx, state, o.Tokens, row, nil) },
+			}
+			if o.Profiler != nil {
+				s.after = func(ctx context.Context, row *Row) error { return r.profileDecode(ctx, state, o, row) }
+			}
+			settings = append(settings, s)
 		}
 	}
 	return r.run(ctx, settings)
@@ -65,8 +72,8 @@ func (r *Runner) checkDecode(o DecodeOptions) error {
 	return r.chunkFits(min(o.Chunk, slices.Max(o.Positions)))
 }
 
-// decodeFrom generates at least n tokens and counts what each step had to read.
-func (r *Runner) decodeFrom(ctx context.Context, s State, n int, row *Row) (err error) {
+// decodeFrom generates at least n tokens and counts what each step had to read. A profiler, where there is one, counts from the first step on.
+func (r *Runner) decodeFrom(ctx context.Context, s State, n int, row *Row, p ops.Profiler) (err error) {
 	seq, err := r.from(ctx, s, n+engine.MaxDrafts+1)
 	if err != nil {
 		return err
@@ -78,6 +85,9 @@ func (r *Runner) decodeFrom(ctx context.Context, s State, n int, row *Row) (err 
 	}
 	next, done, reads := probe.Next, 0, Reads{}
 	var stats engine.ChunkStats
+	if p != nil {
+		p.Profile()
+	}
 	start := time.Now()
 	for done < n {
 		reads = reads.Add(StepReads(r.Config, r.Stored, int(seq.Pos()), row.Drafts))

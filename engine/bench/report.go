@@ -68,6 +68,7 @@ type Row struct {
 	Committed int                 `json:"committed,omitempty"` // tokens of all samples
 	Steps     int                 `json:"steps,omitempty"`     // of all samples
 	Stats     []engine.ChunkStats `json:"stats,omitempty"`     // one a sample
+	Profile   *Profile            `json:"profile,omitempty"`   // of one more sample
 }
 
 // The units of a row.

@@ -85,6 +85,7 @@ func (r *Runner) Read(ctx context.Context, tokens []engine.Token, o ReadOptions)
 type setting struct {
 	row    Row
 	sample func(ctx context.Context, row *Row) error
+	after  func(ctx context.Context, row *Row) error // of the last sample; nil: nothing to do
 }
 
 // run takes one sample of every setting, then the next of every setting.
@@ -105,6 +106,11 @@ func (r *Runner) run(ctx context.Context, settings []setting) ([]Row, error) {
 	}
 	rows := make([]Row, len(settings))
 	for i, s := range settings {
+		if s.after != nil {
+			if err := s.after(ctx, &s.row); err != nil {
+				return nil, fmt.Errorf("profile %s: %w", s.row.Name, err)
+			}
+		}
 		rows[i] = s.row
 	}
 	return rows, nil
@@ -135,7 +141,7 @@ func (r *Runner) Prefill(ctx context.Context, lengths, chunks []int) ([]Row, err
 			for from := 0; from < length; from += chunk {
 				row.FLOP = row.FLOP.Add(ChunkFLOP(r.Config, from, min(chunk, length-from)))
 			}
-			settings = append(settings, setting{row, func(ctx context.Context, row *Row) error {
+			settings = append(settings, setting{row: row, sample: func(ctx context.Context, row *Row) error {
 				got, err := r.Read(ctx, tokens, ReadOptions{Chunk: chunk})
 				row.Samples = append(row.Samples, float64(length)/got.Seconds)
 				row.Stats = append(row.Stats, got.Stats)
@@ -216,12 +222,12 @@ func (r *Runner) At(ctx context.Context, positions []int, o StateOptions) ([]Row
 			return nil, err
 		}
 		settings = append(settings, setting{
-			Row{
+			row: Row{
 				Name: fmt.Sprintf("prefill at=%d chunk=%d", pos, o.Chunk), Unit: TokensPerSecond,
 				Length: o.Chunk, Chunk: o.Chunk, Position: pos, FLOP: ChunkFLOP(r.Config, pos, o.Chunk),
 				Series: fmt.Sprintf("chunk %d", o.Chunk),
 			},
-			func(ctx context.Context, row *Row) error { return r.chunkAt(ctx, state, tokens[pos:], row) },
+			sample: func(ctx context.Context, row *Row) error { return r.chunkAt(ctx, state, tokens[pos:], row) },
 		})
 	}
 	return r.run(ctx, settings)

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -14,13 +15,19 @@ import (
 
 func tinyRunner(t *testing.T) *bench.Runner {
 	t.Helper()
+	r, _ := tinyRunnerOn(t, cpu.New(cpu.Options{}))
+	return r
+}
+
+func tinyRunnerOn(t *testing.T, be *cpu.Backend) (*bench.Runner, *cpu.Backend) {
+	t.Helper()
 	c := openTiny(t)
-	e, err := qwen4exp.Open(c, cpu.New(cpu.Options{}), qwen4exp.Options{})
+	e, err := qwen4exp.Open(c, be, qwen4exp.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() }) // it holds memory alone
-	return &bench.Runner{Engine: e, Config: c.Config(), Stored: bench.StoredOf(c), Seed: 1, Repeat: 2, Note: func(string, ...any) {}}
+	return &bench.Runner{Engine: e, Config: c.Config(), Stored: bench.StoredOf(c), Seed: 1, Repeat: 2, Note: func(string, ...any) {}}, be
 }
 
 func TestPrefillRows(t *testing.T) {
@@ -70,6 +77,34 @@ func TestDecodeRows(t *testing.T) {
 	}
 	if got := rows[2].Reads; got != want {
 		t.Errorf("%s read %+v, want %+v", rows[2].Name, got, want)
+	}
+}
+
+// A profile is of one more sample, and its operations and what lies between them make up its time.
+func TestDecodeProfile(t *testing.T) {
+	r, be := tinyRunnerOn(t, cpu.New(cpu.Options{Workers: 2}))
+	o := bench.DecodeOptions{Positions: []int{20}, Drafts: []int{0}, Tokens: 3, Profiler: be, Threads: 2, StateOptions: bench.StateOptions{Chunk: 16}}
+	rows, err := r.Decode(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := rows[0].Profile
+	if p == nil || len(rows[0].Samples) != 2 || rows[0].Steps != 2*3 || p.Steps != 3 {
+		t.Fatalf("profile %+v beside %d samples of %d steps", p, len(rows[0].Samples), rows[0].Steps)
+	}
+	sum, runs := 0.0, map[string]int{}
+	for _, o := range p.Operations {
+		sum += o.Seconds
+		runs[o.Name] = o.Runs
+	}
+	if math.Abs(sum-p.Seconds) > 1e-6 {
+		t.Errorf("operations make up %g of %g s", sum, p.Seconds)
+	}
+	if runs["Pick"] != 3 || runs["experts Down"] == 0 || p.Operations[len(p.Operations)-1].Name != bench.Between {
+		t.Errorf("operations %+v", p.Operations)
+	}
+	if len(be.Profiled()) != len(p.Operations)-1 {
+		t.Error("what was counted is not what the row says")
 	}
 }
 

@@ -50,14 +50,17 @@ type Backend struct {
 	chains    fma.Set      // the same, of the class Blocked
 	tiles     amx.Set      // the same, of the class AMX
 	crew      crew         // who helps with an operation
+	profile   profile
 	calls     atomic.Int64 // of newCall
 	scratch   scratches    // of goroutines that work no more
 	ropes     ropeTables
 	taps      tapTables
 	lookbacks lookbacks
-	cuts      sync.Pool // of *pieces
+	cuts      kept[pieces, *pieces]
+	reads     kept[fewRead, *fewRead]
+	steps     kept[deltaStep, *deltaStep]
 	held      sync.Pool // of *outputs, which a call of RunExperts holds
-	experting expertMemories
+	experting kept[expertRun, *expertRun]
 
 	shared arenas // where small tensors lie
 

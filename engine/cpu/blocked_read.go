@@ -17,36 +17,48 @@ func (b *Backend) ReadsStreams(rows, _ int) bool {
 }
 
 // ReadStreams carries out a read, some rows at a time.
-func (b *Backend) ReadStreams(r ops.StreamRead) {
-	n := streams(r.Wide, r.X)
-	fit(n > 0 && len(r.Norm) == r.Wide.Cols && r.Down.In == r.Wide.Cols && r.Up.Out == r.Wide.Cols && r.Up.In == r.Down.Out &&
-		(r.Y.Empty() || ops.Same(r.Y, r.X)), "ReadStreams", r.X, r.Wide)
-	shapes().FitMatrix("ReadStreams", &r.Down)
-	shapes().FitMatrix("ReadStreams", &r.Up)
-	if r.Inject.Data != nil {
-		fit(r.Inject.Out == n && r.Inject.In == r.Wide.Cols, "ReadStreams", r.Inj, r.Wide)
-		shapes().FitMatrix("ReadStreams", &r.Inject)
-	}
-	if !r.Y.Empty() || r.Inject.Data != nil {
-		fit(r.Inj.Rows == r.Wide.Rows && r.Inj.Cols == n, "ReadStreams", r.Inj, r.Wide)
-	}
-	if b.TakesFew(r.X.Rows) {
-		b.readFew(r, n)
+func (b *Backend) ReadStreams(in ops.StreamRead) {
+	r := b.reads.take()
+	defer b.reads.put(r)
+	r.asked = in
+	r.streamRead = streamRead{Backend: b, in: &r.asked}
+	r.fit()
+	if b.TakesFew(in.X.Rows) {
+		r.few()
 		return
 	}
-	rows := min(readRows, (r.X.Rows+2*b.workers-1)/(2*b.workers))
-	b.parallel((r.X.Rows+rows-1)/rows, 1, func(s *scratch, from, to int) {
+	rows := min(readRows, (in.X.Rows+2*b.workers-1)/(2*b.workers))
+	b.parallel((in.X.Rows+rows-1)/rows, 1, func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
-			read := streamRead{Backend: b, in: r, s: s, n: n, first: i * rows, rows: min(rows, r.X.Rows-i*rows)}
+			read := r.streamRead
+			read.s, read.first, read.rows = s, i*rows, min(rows, in.X.Rows-i*rows)
 			read.run()
 		}
 	})
 }
 
+// fit refuses shapes that do not fit, and sets n.
+func (r *streamRead) fit() {
+	in := r.in
+	n := streams(in.Wide, in.X)
+	fit(n > 0 && len(in.Norm) == in.Wide.Cols && in.Down.In == in.Wide.Cols && in.Up.Out == in.Wide.Cols && in.Up.In == in.Down.Out &&
+		(in.Y.Empty() || ops.Same(in.Y, in.X)), "ReadStreams", in.X, in.Wide)
+	shapes().FitMatrix("ReadStreams", &in.Down)
+	shapes().FitMatrix("ReadStreams", &in.Up)
+	if in.Inject.Data != nil {
+		fit(in.Inject.Out == n && in.Inject.In == in.Wide.Cols, "ReadStreams", in.Inj, in.Wide)
+		shapes().FitMatrix("ReadStreams", &in.Inject)
+	}
+	if !in.Y.Empty() || in.Inject.Data != nil {
+		fit(in.Inj.Rows == in.Wide.Rows && in.Inj.Cols == n, "ReadStreams", in.Inj, in.Wide)
+	}
+	r.n = n
+}
+
 // streamRead is one item of a read.
 type streamRead struct {
 	*Backend
-	in          ops.StreamRead
+	in          *ops.StreamRead
 	s           *scratch
 	n           int // streams
 	first, rows int

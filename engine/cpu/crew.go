@@ -37,6 +37,7 @@ func (c *crew) run(b *Backend, t task, phases []phase) {
 	if j == nil || j.last == maxTurns {
 		j = newJob(b.workers)
 	}
+	j.laps = b.lapsOf(j)
 	j.set(t, phases)
 	if c.job.Load() != j {
 		c.job.Store(j)
@@ -48,6 +49,9 @@ func (c *crew) run(b *Backend, t task, phases []phase) {
 	j.work(s, 0, j.last)
 	b.scratch.put(s)
 	j.settle()
+	if j.laps != nil {
+		b.countJob(j, t)
+	}
 	failed := j.failed.Load()
 	j.task = nil // or it would keep what it refers to
 	c.jobs.put(j)

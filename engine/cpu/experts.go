@@ -17,14 +17,14 @@ const (
 // RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x).
 func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Usage {
 	fit(ops.Same(y, x), "RunExperts", y, x)
-	run := expertRun{Backend: b, experts: e, route: t}
+	run := b.experting.take()
+	defer b.experting.put(run)
+	run.Backend, run.experts, run.route = b, e, t
 	return run.all(y, x)
 }
 
 // all runs all rows.
 func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
-	t.expertMemory = t.experting.get()
-	defer t.experting.put(t.expertMemory)
 	if t.experts.Records != nil {
 		if x.Rows > 0 && !t.resident(y, x) {
 			t.stored(y, x)
@@ -37,8 +37,7 @@ func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
 		t.first = from
 		t.x, t.y = all(x).span(from, to), all(y).span(from, to)
 		t.group()
-		t.inner()
-		t.outer()
+		t.run()
 	}
 	return t.usage
 }
@@ -61,16 +60,26 @@ type expertRun struct {
 	route   ops.Route
 	usage   ops.Usage
 
-	shared *ops.SharedExpert // whose last product comes with outer; nil: it does not
+	shared *ops.SharedExpert // that comes with the others; nil: it does not
+	asked  ops.SharedExpert  // what shared points to
 	added  bool              // it came
 
 	x, y  rows // the tile
 	first int  // its first row
 	k     int  // slots of a row
 
-	*expertMemory
+	expertMemory
 	base int // the first pair in flight
+
+	innerEach, innerBlocks int // columns an item of an expert, and items of an expert
+	outerEach              int // columns of y an item
 }
+
+// The phases of a run.
+const (
+	runInner = iota
+	runOuter
+)
 
 // expertMemory is what a call works in. It only grows, and the next call takes it over.
 type expertMemory struct {
@@ -83,22 +92,13 @@ type expertMemory struct {
 	inside []float32      // [pairs in flight, Inner], the activations
 }
 
-// expertMemories keeps what no call works in.
-type expertMemories struct{ spares[expertMemory] }
-
-func (p *expertMemories) get() *expertMemory {
-	if m := p.spares.get(); m != nil {
-		return m
-	}
-	return &expertMemory{}
-}
-
-// put forgets the records, which are not ours, so that the next call begins with none.
-func (p *expertMemories) put(m *expertMemory) {
+// reset forgets the records, which are not ours.
+func (t *expertRun) reset() {
+	m := t.expertMemory
 	clear(m.active[:cap(m.active)])
 	clear(m.sorted[:cap(m.sorted)])
 	m.active, m.sorted = m.active[:0], m.sorted[:0]
-	p.spares.put(m)
+	*t = expertRun{expertMemory: m}
 }
 
 // cleared is n zeros, in the memory of list where it has room.
@@ -186,23 +186,68 @@ func (t *expertRun) checkMatrix(m *ops.Matrix, in, out int) {
 	shapes().FitMatrix("RunExperts", m)
 }
 
-// inner computes the activations of the pairs in flight; an item of work is some columns of one expert.
-func (t *expertRun) inner() {
+// run computes the pairs in flight, which are all of the tile's: their activations, and then the rows of y.
+func (t *expertRun) run() {
+	t.added = t.shared != nil
+	t.inPhases(t, t.innerPhase(), t.outerPhase())
+}
+
+// innerPhase is the activations of the pairs in flight; an item of work is some columns of one expert. Those of the shared one are
+// a last item.
+func (t *expertRun) innerPhase() phase {
 	width := t.experts.Inner
 	first, last := t.active[0].from, t.active[len(t.active)-1].to
 	t.base, t.inside = first, floats(&t.inside, (last-first)*width)
-	each := t.columns(last - first)
-	blocks := (width + each - 1) / each
-	t.parallel(len(t.active)*blocks, 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			at := i % blocks * each
-			var then *ops.Matrix // what follows for this worker
-			if i+1 < s.end {
-				then = &t.active[(i+1)/blocks].Gate
-			}
-			t.innerColumns(s, &t.active[i/blocks], span{at, min(at+each, width)}, next{then, (i + 1) % blocks * each})
+	t.innerEach = t.columns(last - first)
+	t.innerBlocks = (width + t.innerEach - 1) / t.innerEach
+	n := len(t.active) * t.innerBlocks
+	if t.shared != nil {
+		n++
+	}
+	return phase{n, 1}
+}
+
+// outerPhase is the rows of y; an item of work is some columns, which it takes through all experts, so that the
+// outputs of all slots are held for those columns only.
+func (t *expertRun) outerPhase() phase {
+	t.outerEach = t.outputs(len(t.pair), t.experts.Inner)
+	return phase{(t.y.width + t.outerEach - 1) / t.outerEach, 1}
+}
+
+func (t *expertRun) do(s *scratch, phase, from, to int) {
+	for i := from; i < to; i++ {
+		switch {
+		case phase == runOuter:
+			t.outer(s, i)
+		case i == len(t.active)*t.innerBlocks:
+			t.activateShared(s)
+		default:
+			t.inner(s, i)
 		}
-	})
+	}
+}
+
+func (t *expertRun) name(phase int) string {
+	return [...]string{"experts Gate, Up", "experts Down"}[phase]
+}
+
+// inner computes item i of the activations.
+func (t *expertRun) inner(s *scratch, i int) {
+	e, at := i/t.innerBlocks, i%t.innerBlocks*t.innerEach
+	then := next{} // what follows for this worker
+	if e := (i + 1) / t.innerBlocks; i+1 < s.end && e < len(t.active) {
+		then = next{&t.active[e].Gate, (i + 1) % t.innerBlocks * t.innerEach}
+	}
+	t.innerColumns(s, &t.active[e], span{at, min(at+t.innerEach, t.experts.Inner)}, then)
+}
+
+// outer computes item i of the rows of y.
+func (t *expertRun) outer(s *scratch, i int) {
+	at, then := i*t.outerEach, next{}
+	if i+1 < s.end {
+		then = next{&t.active[0].Down, at + t.outerEach}
+	}
+	t.outerColumns(s, at, min(at+t.outerEach, t.y.width), then)
 }
 
 // columns is how many columns an item of work computes for so many pairs.
@@ -240,24 +285,6 @@ func (t *expertRun) innerColumns(s *scratch, e *activeExpert, c span, then next)
 		g := gate.at(i)[from:to]
 		s.vector.swiGLU(g, g, up.at(i))
 	}
-}
-
-// outer computes the rows of y; an item of work is some columns, which it takes through all experts, so that the
-// outputs of all slots are held for those columns only.
-func (t *expertRun) outer() {
-	h := t.y.width
-	each := t.outputs(len(t.pair), t.experts.Inner)
-	blocks := (h + each - 1) / each
-	t.added = t.shared != nil
-	t.parallel(blocks, 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			at, then := i*each, next{}
-			if i+1 < s.end {
-				then = next{&t.active[0].Down, at + each}
-			}
-			t.outerColumns(s, at, min(at+each, h), then)
-		}
-	})
 }
 
 func (t *expertRun) outerColumns(s *scratch, from, to int, then next) {

@@ -10,15 +10,13 @@ func (b *Backend) StepDelta(d ops.DeltaStep) {
 		len(d.ALog) == n.Hv && len(d.DtBias) == n.Hv && len(d.Norm) == n.Dv && len(d.Conv) > 0 && len(d.Conv)%d.QKV.Cols == 0 &&
 		d.Tail.Cols == d.QKV.Cols && d.Tail.Rows == len(d.Conv)/d.QKV.Cols-1 &&
 		ops.Same(d.S, d.OldS) && ops.Same(d.Tail, d.OldTail), "StepDelta", d.O, d.QKV, d.Raw, d.Tail)
-	step := deltaStep{
+	step := b.steps.take()
+	defer b.steps.put(step)
+	*step = deltaStep{
 		Backend: b, in: d, scan: deltaScan{n, all(d.O), all(d.QKV), all(d.A), all(d.B), d.S.Floats()},
 		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), oldTail: all(d.OldTail), gates: all(d.Z), oldState: d.OldS.Floats(),
 	}
-	b.parallel(n.Hk, 1, func(s *scratch, from, to int) {
-		for key := from; key < to; key++ {
-			step.run(s, key)
-		}
-	})
+	b.inPhases(step, phase{n.Hk, 1})
 }
 
 type deltaStep struct {
@@ -30,6 +28,16 @@ type deltaStep struct {
 	oldTail          rows
 	oldState         []float32
 }
+
+func (d *deltaStep) reset() { *d = deltaStep{} }
+
+func (d *deltaStep) do(s *scratch, _, from, to int) {
+	for key := from; key < to; key++ {
+		d.run(s, key)
+	}
+}
+
+func (d *deltaStep) name(int) string { return "DeltaNet step" }
 
 // run takes all rows through the channels of a key head: its query, its key and its values.
 func (d *deltaStep) run(s *scratch, key int) {

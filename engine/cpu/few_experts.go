@@ -8,25 +8,33 @@ func (b *Backend) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.S
 	fit(ops.Same(y, x) && ops.Same(s.Gate, s.Up) && s.Score.Rows == x.Rows && s.Score.Cols == 1 && s.Down.In == s.Gate.Cols && s.Down.Out == y.Cols &&
 		s.Gate.Rows == x.Rows, "RunShared", y, x, s.Score, s.Gate, s.Up)
 	shapes().FitMatrix("RunShared", &s.Down)
-	b.SwiGLU(s.Gate, s.Gate, s.Up)
-	run := expertRun{Backend: b, experts: e, route: t}
+	run := b.experting.take()
+	defer b.experting.put(run)
+	run.Backend, run.experts, run.route, run.asked = b, e, t, s
 	if b.TakesFew(x.Rows) {
-		run.shared = &s
+		run.shared = &run.asked
 	}
 	used := run.all(y, x)
 	if !run.added && x.Rows > 0 {
-		b.addShared(y, s)
+		run.addShared(y)
 	}
 	return used
 }
 
 // addShared adds the shared expert by itself.
-func (b *Backend) addShared(y ops.Tensor, s ops.SharedExpert) {
-	t := expertRun{Backend: b, y: all(y), shared: &s}
-	each := b.columns(y.Rows)
-	b.parallel((y.Cols+each-1)/each, 1, func(w *scratch, from, to int) {
+func (t *expertRun) addShared(y ops.Tensor) {
+	t.y, t.shared = all(y), &t.asked
+	t.SwiGLU(t.asked.Gate, t.asked.Gate, t.asked.Up)
+	each := t.columns(y.Rows)
+	t.parallel((y.Cols+each-1)/each, 1, func(w *scratch, from, to int) {
 		t.sharedColumns(w, from*each, min(to*each, y.Cols), next{})
 	})
+}
+
+// activateShared makes the shared expert's activations in the place of its gates.
+func (t *expertRun) activateShared(s *scratch) {
+	gate, up := t.shared.Gate.Floats(), t.shared.Up.Floats()
+	s.vector.swiGLU(gate, gate, up)
 }
 
 // sharedColumns adds the columns [from, to) of the shared expert to y.

@@ -13,18 +13,72 @@ const fewTogether = 4
 // TakesFew says that so many rows are a token and its drafts.
 func (b *Backend) TakesFew(rows int) bool { return b.fused() && rows <= fewTogether }
 
+// pieces are products that have one x, cut for all workers. Their memory is the next call's.
+type pieces struct {
+	x    rows
+	list []cutProduct
+	n    int // pieces of all
+	own  ops.Matrix
+}
+
+// cutProduct is a product in pieces of `each` outputs, the first of which is piece number `first` of all.
+type cutProduct struct {
+	y           rows
+	w           *ops.Matrix
+	each, first int
+}
+
+// reset forgets what was multiplied.
+func (p *pieces) reset() { *p = p.cleared() }
+
+// cleared is an empty list in the memory of p.
+func (p *pieces) cleared() pieces {
+	clear(p.list)
+	return pieces{list: p.list[:0]}
+}
+
+// cut adds a product in pieces of `each` outputs.
+func (p *pieces) cut(y rows, w *ops.Matrix, each int) {
+	p.list = append(p.list, cutProduct{y, w, each, p.n})
+	p.n += (w.Out + each - 1) / each
+}
+
 // piece is some outputs of one product.
 type piece struct {
-	y        rows
-	w        *ops.Matrix
+	*cutProduct
 	from, to int
 }
 
-// pieces is the work of one call, cut for all workers.
-type pieces struct {
-	list   []piece
-	floats []float32 // what the call works in
+// at is piece i.
+func (p *pieces) at(i int) piece {
+	k := len(p.list) - 1
+	for p.list[k].first > i {
+		k--
+	}
+	c := &p.list[k]
+	from := (i - c.first) * c.each
+	return piece{c, from, min(from+c.each, c.w.Out)}
 }
+
+// run computes piece i. While a worker computes one, its next is brought near.
+func (p *pieces) run(s *scratch, i int) piece {
+	at := p.at(i)
+	m := product{y: at.y, at: at.from, x: p.x, w: at.w, from: at.from, to: at.to}
+	if i+1 < s.end {
+		then := p.at(i + 1)
+		m.then = next{then.w, then.from}
+	}
+	m.run(s)
+	return at
+}
+
+func (p *pieces) do(s *scratch, _, from, to int) {
+	for i := from; i < to; i++ {
+		p.run(s, i)
+	}
+}
+
+func (p *pieces) name(int) string { return p.list[0].w.Name }
 
 // LinearAll: ys[i] = x ws[i]ᵀ.
 func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
@@ -34,12 +88,19 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 		}
 		return
 	}
-	p := b.pieces()
-	defer b.cuts.Put(p)
+	p := b.cuts.take()
+	defer b.cuts.put(p)
+	b.cutAll(p, x, ys, ws)
+	b.inPhases(p, phase{p.n, 1})
+}
+
+// cutAll sets p to the products of x.
+func (b *Backend) cutAll(p *pieces, x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	outputs := 0
 	for _, w := range ws {
 		outputs += w.Out
 	}
+	p.x = all(x)
 	for i, y := range ys {
 		if w := ws[i]; x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out {
 			fit(false, "LinearAll "+w.Name, y, x)
@@ -47,38 +108,6 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 		shapes().FitMatrix("LinearAll", ws[i])
 		p.cut(all(y), ws[i], b.share(outputs, ws[i].In))
 	}
-	b.runPieces(p, all(x))
-}
-
-// runPieces computes pieces, whose products have one x.
-func (b *Backend) runPieces(p *pieces, x rows) {
-	b.parallel(len(p.list), 1, func(s *scratch, from, to int) { p.run(s, x, from, to) })
-}
-
-// run computes pieces [from, to). While a worker computes one, its next is brought near.
-func (p *pieces) run(s *scratch, x rows, from, to int) {
-	for i := from; i < to; i++ {
-		p.list[i].run(s, x, p.then(i, s.end))
-	}
-}
-
-// then is the piece that follows piece i, nil where that is another worker's.
-func (p *pieces) then(i, end int) *piece {
-	if i+1 < end {
-		return &p.list[i+1]
-	}
-	return nil
-}
-
-// pieces returns an empty list.
-func (b *Backend) pieces() *pieces {
-	p, _ := b.cuts.Get().(*pieces)
-	if p == nil {
-		p = &pieces{}
-	}
-	clear(p.list)
-	p.list = p.list[:0]
-	return p
 }
 
 // share is how many of so many outputs of so many inputs a piece takes: as many as are computed side by side, and more of few
@@ -99,19 +128,3 @@ func fewColumns(inputs int) int {
 
 // fewInputs is how many inputs make 64 outputs a piece.
 const fewInputs = 512
-
-// cut adds a product in pieces of `each` outputs.
-func (p *pieces) cut(y rows, w *ops.Matrix, each int) {
-	for o := 0; o < w.Out; o += each {
-		p.list = append(p.list, piece{y, w, o, min(o+each, w.Out)})
-	}
-}
-
-// run computes a piece, before another.
-func (p *piece) run(s *scratch, x rows, then *piece) {
-	m := product{y: p.y, at: p.from, x: x, w: p.w, from: p.from, to: p.to}
-	if then != nil {
-		m.then = next{then.w, then.from}
-	}
-	m.run(s)
-}

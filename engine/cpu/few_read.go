@@ -5,67 +5,84 @@ import (
 	"lector/engine/ops"
 )
 
-// fewRead is a read of few rows: every step is cut over all workers.
+// fewRead is a read of few rows: every step is cut over all workers. Its memory is the next read's.
 type fewRead struct {
 	streamRead
+	asked  ops.StreamRead // what in points to
 	z, low rows
-	pieces *pieces
+	floats []float32 // of z and low
+	pieces pieces    // of the product with Down
+	first  int       // items before the columns of x: 1 where there is an Inject, whose few outputs are long chains
+	each   int       // columns of x an item
 }
 
-// readFew carries out a read of few rows of n streams in three steps: norms; the product with Down; and Inject beside the
+// reset forgets what was read, and keeps the memory.
+func (r *fewRead) reset() { *r = fewRead{floats: r.floats, pieces: r.pieces.cleared()} }
+
+// The phases of a read.
+const (
+	readNorms = iota
+	readDown
+	readMix
+)
+
+// few carries out a read of few rows in three steps: norms; the product with Down; and Inject beside the
 // columns of x, each from its own outputs of Up.
-func (b *Backend) readFew(in ops.StreamRead, n int) {
-	p := b.pieces()
-	defer b.cuts.Put(p)
-	count, width, low := in.X.Rows, in.Wide.Cols, in.Down.Out
-	memory := floats(&p.floats, count*(width+low))
-	p.floats = memory
-	r := fewRead{
-		streamRead: streamRead{Backend: b, in: in, n: n, rows: count}, pieces: p,
-		z:   rows{data: memory[:count*width], stride: width, width: width, n: count},
-		low: rows{data: memory[count*width:], stride: low, width: low, n: count},
-	}
+func (r *fewRead) few() {
+	count, width, low := r.in.X.Rows, r.in.Wide.Cols, r.in.Down.Out
+	r.rows = count
+	r.floats = floats(&r.floats, count*(width+low))
+	r.z = rows{data: r.floats[:count*width], stride: width, width: width, n: count}
+	r.low = rows{data: r.floats[count*width:], stride: low, width: low, n: count}
 	each := fma.FewOutputs
-	if low < b.workers*each {
+	if low < r.workers*each {
 		each = fma.Lanes
 	}
-	p.cut(r.low, &in.Down, each)
-	b.inPhases(&r, phase{count * n, grain(8 * in.X.Cols)}, phase{len(p.list), 1})
-	r.mixFew()
-}
-
-// do norms streams in the first phase, and computes pieces of the product with Down in the second.
-func (r *fewRead) do(s *scratch, phase, from, to int) {
-	if phase == 1 {
-		r.pieces.run(s, r.z, from, to)
-		return
-	}
-	for i := from; i < to; i++ {
-		r.normStream(s, i/r.n, i%r.n)
-	}
-}
-
-// mixFew computes x, some columns an item of work. Before them comes Inject, whose few outputs are long chains.
-func (r *fewRead) mixFew() {
-	each := fewColumns(2 * r.in.Up.In) // of every stream
-	h, first := r.in.X.Cols, 0
+	r.pieces.x = r.z
+	r.pieces.cut(r.low, &r.in.Down, each)
+	r.each, r.first = fewColumns(2*r.in.Up.In), 0 // of every stream
 	if r.in.Inject.Data != nil {
-		first = 1
+		r.first = 1
 	}
-	r.vector.silu(r.low.data, 1/float32(r.n))
-	r.parallel(first+(h+each-1)/each, 1, func(s *scratch, from, to int) {
-		if from < first {
-			r.inject(s)
-			from = first
-		}
+	r.inPhases(r, phase{count * r.n, 1}, phase{r.pieces.n, 1}, phase{r.first + (r.in.X.Cols+r.each-1)/r.each, 1})
+}
+
+func (r *fewRead) do(s *scratch, phase, from, to int) {
+	switch phase {
+	case readNorms:
 		for i := from; i < to; i++ {
-			then, c := next{}, (i-first)*each
-			if i+1 < s.end {
-				then = next{&r.in.Up, c + each}
-			}
-			r.mixColumns(s, columnsOf{low: r.low, z: r.z, then: then}, c, min(each, h-c))
+			r.normStream(s, i/r.n, i%r.n)
 		}
-	})
+	case readDown:
+		for i := from; i < to; i++ {
+			p := r.pieces.run(s, i)
+			for row := range p.y.n {
+				s.vector.silu(p.y.at(row)[p.from:p.to], 1/float32(r.n))
+			}
+		}
+	default:
+		r.mix(s, from, to)
+	}
+}
+
+func (r *fewRead) name(phase int) string {
+	return [...]string{"read norms", "read Down", "read Up"}[phase]
+}
+
+// mix computes Inject and x, some columns an item.
+func (r *fewRead) mix(s *scratch, from, to int) {
+	if from < r.first {
+		r.inject(s)
+		from = r.first
+	}
+	h := r.in.X.Cols
+	for i := from; i < to; i++ {
+		then, c := next{}, (i-r.first)*r.each
+		if i+1 < s.end {
+			then = next{&r.in.Up, c + r.each}
+		}
+		r.mixColumns(s, columnsOf{low: r.low, z: r.z, then: then}, c, min(r.each, h-c))
+	}
 }
 
 // inject computes how the block's output goes back.

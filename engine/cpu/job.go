@@ -31,7 +31,8 @@ type job struct {
 	seats  []seat              // the same
 	failed atomic.Pointer[any] // what a panic said
 	last   uint64              // the caller's: turns so far
-	_      [56]byte            // what is allocated in 256 bytes begins with a line of memory
+	laps   *laps               // of a counted job, else nil
+	_      [48]byte            // what is allocated in 256 bytes begins with a line of memory
 }
 
 const (
@@ -118,10 +119,23 @@ func (j *job) work(s *scratch, me int, turn uint64) {
 			j.seats[me].at.Store(at.number)
 			j.meet(me, at.number)
 		}
-		if !j.take(s, me, at) {
+		if !j.takeTimed(s, me, at) {
 			return
 		}
 	}
+}
+
+// takeTimed is take, and notes when that was where the job is counted.
+func (j *job) takeTimed(s *scratch, me int, at stage) bool {
+	if j.laps == nil {
+		return j.take(s, me, at)
+	}
+	start := time.Now()
+	if me == 0 {
+		j.laps.at[at.phase] = start
+	}
+	defer func() { j.laps.busy[me][at.phase] += time.Since(start) }()
+	return j.take(s, me, at)
 }
 
 // leave keeps what a panic says, and gives the seat up.

@@ -42,32 +42,39 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 	if x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out { // the message is made only if it is needed
 		fit(false, "Linear "+w.Name, y, x)
 	}
-	shapes().FitMatrix("Linear", &w)
+	m := b.cuts.take()
+	defer b.cuts.put(m)
+	m.own = w
+	shapes().FitMatrix("Linear", &m.own)
 	if x.Rows == 0 || w.Out == 0 {
 		return
 	}
-	in, out := all(x), all(y)
-	if b.TakesFew(x.Rows) {
-		p := b.pieces()
-		p.cut(out, &w, b.share(w.Out, w.In))
-		b.runPieces(p, in)
-		b.cuts.Put(p)
+	b.linear(all(y), all(x), m)
+}
+
+// linear multiplies with the one matrix of m.
+func (b *Backend) linear(out, in rows, m *pieces) {
+	w := &m.own
+	if b.TakesFew(in.n) {
+		m.x = in
+		m.cut(out, w, b.share(w.Out, w.In))
+		b.inPhases(m, phase{m.n, 1})
 		return
 	}
 	if b.fused() {
-		b.linearChains(out, in, &w)
+		b.linearChains(out, in, w)
 		return
 	}
 	blocks := (w.Out + outputsPerItem - 1) / outputsPerItem
-	cuts := min(max(1, 4*b.workers/blocks), max(1, x.Rows/16))
-	each := (x.Rows + cuts - 1) / cuts
+	cuts := min(max(1, 4*b.workers/blocks), max(1, in.n/16))
+	each := (in.n + cuts - 1) / cuts
 	cost := each * w.In * min(w.Out, outputsPerItem)
 	b.parallel(blocks*cuts, grain(cost), func(s *scratch, from, to int) {
 		for i := from; i < to; i++ {
 			top, o := i%cuts*each, i/cuts*outputsPerItem
-			end := min(top+each, x.Rows)
+			end := min(top+each, in.n)
 			if top < end {
-				product{y: out.span(top, end), at: o, x: in.span(top, end), w: &w, from: o, to: min(o+outputsPerItem, w.Out)}.run(s)
+				product{y: out.span(top, end), at: o, x: in.span(top, end), w: w, from: o, to: min(o+outputsPerItem, w.Out)}.run(s)
 			}
 		}
 	})

@@ -1,6 +1,9 @@
 package cpu
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
 // nobody may rely on what is in them.
@@ -44,6 +47,29 @@ func (p *spares[T]) put(v *T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, v)
+}
+
+// reusable forgets what it referred to, and keeps its memory.
+type reusable[T any] interface {
+	*T
+	reset()
+}
+
+// kept are spares that hold nothing of what they were used for.
+type kept[T any, P reusable[T]] struct{ spares[T] }
+
+// take is one of them, or a new one.
+func (k *kept[T, P]) take() P {
+	if v := k.get(); v != nil {
+		return v
+	}
+	return new(T)
+}
+
+// put takes one back.
+func (k *kept[T, P]) put(v P) {
+	v.reset()
+	k.spares.put(v)
 }
 
 // scratches keeps what no goroutine works in.
@@ -101,8 +127,20 @@ func (b *Backend) inPhases(t task, phases ...phase) {
 	for i, p := range phases {
 		if p.n > 0 {
 			s.end = p.n
-			t.do(s, i, 0, p.n)
+			b.alone(t, s, i, p.n)
 		}
 	}
 	b.scratch.put(s)
+}
+
+// alone runs n items of a phase on the caller's goroutine.
+func (b *Backend) alone(t task, s *scratch, phase, n int) {
+	if !b.profile.on.Load() {
+		t.do(s, phase, 0, n)
+		return
+	}
+	start := time.Now()
+	t.do(s, phase, 0, n)
+	took := time.Since(start)
+	b.profile.count(nameOf(t, phase), took, took, b.workers)
 }

@@ -21,6 +21,7 @@ func (t *expertRun) stored(y, x ops.Tensor) {
 		}
 		return
 	}
+	t.shared = nil // it is added behind the groups
 	held, err := t.hold()
 	if err != nil {
 		t.fail(err)
@@ -60,8 +61,7 @@ func (t *expertRun) resident(y, x ops.Tensor) bool {
 		return false
 	}
 	t.list(func(e int) ops.Expert { return list[e] })
-	t.inner()
-	t.outer()
+	t.run()
 	return true
 }
 
@@ -75,8 +75,7 @@ func (t *expertRun) together(sweep ops.Sweep) error {
 	for i := range t.active {
 		t.check(&t.active[i].Expert)
 	}
-	t.inner()
-	t.outer()
+	t.run()
 	sweep.Done(last)
 	return sweep.End()
 }
@@ -182,7 +181,7 @@ func (t *expertRun) part(out *rows) {
 	if len(t.active) == 0 {
 		return
 	}
-	t.inner()
+	t.inPhases(t, t.innerPhase())
 	t.project(out)
 	t.active = t.active[:0]
 }

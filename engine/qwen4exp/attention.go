@@ -65,7 +65,7 @@ func (m *attention) projectFew(f *pass, st *attnState) bool {
 		return false
 	}
 	k, v := st.k.Data.Slice(f.pos, f.pos+f.rows), st.v.Data.Slice(f.pos, f.pos+f.rows)
-	f.few.LinearAll(f.x, []ops.Tensor{f.qg, k, v, f.iqk}, []*ops.Matrix{&m.q, &m.k, &m.v, &m.index})
+	f.meet(f.qg, &m.q).meet(k, &m.k).meet(v, &m.v).meet(f.iqk, &m.index).multiply(f.x)
 	return true
 }
 

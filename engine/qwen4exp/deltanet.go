@@ -44,7 +44,7 @@ func (f *pass) stepsFew() bool { return f.few != nil && f.dims.Cell == 0 }
 // step is forward of few rows, where a state is never rounded. It saves the state as it goes.
 func (m *deltaNet) step(f *pass, st *deltaState) {
 	d := f.dims
-	f.few.LinearAll(f.x, []ops.Tensor{f.raw, f.zg, f.a, f.b}, []*ops.Matrix{&m.qkv, &m.z, &m.a, &m.b})
+	f.meet(f.raw, &m.qkv).meet(f.zg, &m.z).meet(f.a, &m.a).meet(f.b, &m.b).multiply(f.x)
 	f.few.StepDelta(ops.DeltaStep{
 		O: f.o, QKV: f.qkv, Raw: f.raw, Tail: st.conv, Z: f.zg, A: f.a, B: f.b, S: st.s, OldS: st.oldS, OldTail: st.oldConv, Dims: d.Delta,
 		Conv: m.conv, ALog: m.aLog, DtBias: m.dtBias, Norm: m.norm, QueryScale: d.queryScale, Eps: d.Eps, SiLU: d.GateSiLU,

@@ -24,7 +24,7 @@ func (m *moe) forward(f *pass, layer int) error {
 		return f.zero(f.y)
 	}
 	if f.few != nil {
-		f.few.LinearAll(f.x, []ops.Tensor{f.router, f.score, f.sGate, f.sUp}, []*ops.Matrix{&m.router, &m.sharedScore, &m.sharedGate, &m.sharedUp})
+		f.meet(f.router, &m.router).meet(f.score, &m.sharedScore).meet(f.sGate, &m.sharedGate).meet(f.sUp, &m.sharedUp).multiply(f.x)
 	} else {
 		be.Linear(f.router, f.x, m.router)
 	}

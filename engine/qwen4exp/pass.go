@@ -31,6 +31,8 @@ type pass struct {
 	timer     *timer
 	whole     *tensors
 	view      *view
+	meets     []ops.Tensor // of meet: what becomes of products, and
+	with      []*ops.Matrix
 }
 
 // newPass starts a pass over rows; the clock starts now.
@@ -52,6 +54,18 @@ func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
 		g.few = nil
 	}
 	return &g
+}
+
+// meet adds a product to those of the next multiply.
+func (f *pass) meet(y ops.Tensor, w *ops.Matrix) *pass {
+	f.meets, f.with = append(f.meets, y), append(f.with, w)
+	return f
+}
+
+// multiply computes the products of few rows x that were added: each y = x wᵀ.
+func (f *pass) multiply(x ops.Tensor) {
+	f.few.LinearAll(x, f.meets, f.with)
+	f.meets, f.with = f.meets[:0], f.with[:0]
 }
 
 // enter begins a part of the pass, and returns the first error that is known. A backend that runs late is not waited
