@@ -36,7 +36,7 @@ func OpenRoot(folder string) (Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return root{r}, nil
+	return quicker(root{r}), nil
 }
 
 type root struct{ *os.Root }
