@@ -22,7 +22,6 @@ type body struct {
 	off  int64 // in that segment
 
 	digest *Digest // nil: not known
-	end    func()  // called when a reader has come to the end; nil: nobody wants to know
 }
 
 // Summed is a body whose SHA-256 is known, so that a store that has to say it need not read the body for it. It is what the
@@ -69,9 +68,6 @@ func (b *body) rest() []byte {
 			return data
 		}
 		b.at, b.off = b.at+1, 0
-	}
-	if b.end != nil {
-		b.end()
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func SumBodies(ctx context.Context, bodies [][][]byte, processors int) ([]Digest
 		}
 		all[i] = newBody(segs)
 	}
-	s := startSums(ctx, all, make(turns, processors))
+	s := startSums(ctx, all, processors)
 	err := s.wait()
 	return s.digests(), err
 }

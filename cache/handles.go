@@ -9,8 +9,6 @@ import (
 	"path"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // StoredHandle is a handle as it lies in the store.
@@ -67,6 +65,7 @@ func (s *Space) PutSnapshot(ctx context.Context, id Identity, nodes []Node, hand
 	if err != nil {
 		return Manifest{}, h, err
 	}
+	decoded := decodeSoon(manifest.bytes)
 	h = handle(m, d)
 	last, _, err := s.encodedHandle(h)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *Space) PutSnapshot(ctx context.Context, id Identity, nodes []Node, hand
 	if err := s.putNamed(ctx, manifest); err != nil {
 		return Manifest{}, h, err
 	}
-	if m, err = s.Manifest(ctx, d); err != nil {
+	if m, err = s.readBack(ctx, d, decoded); err != nil {
 		return Manifest{}, h, err
 	}
 	return m, h, s.putNamed(ctx, last)
@@ -103,14 +102,15 @@ func (s *Space) stageSmall(ctx context.Context, objects ...*small) (io.Closer, e
 	if err != nil {
 		return nil, err
 	}
-	g, gctx := errgroup.WithContext(ctx)
 	for _, o := range objects {
-		g.Go(func() (err error) {
-			o.staged, err = addSmall(gctx, batch, o.bytes)
-			return err
-		})
+		if err == nil {
+			err = o.stage(ctx, batch)
+		}
 	}
-	if err := g.Wait(); err != nil {
+	if err == nil {
+		err = batch.Sync(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, batch.Close())
 	}
 	return batch, nil

@@ -274,11 +274,42 @@ func (s *Space) putManifest(ctx context.Context, m Manifest) (Manifest, Digest, 
 	if err != nil {
 		return Manifest{}, Digest{}, err
 	}
+	decoded := decodeSoon(o.bytes)
 	if err := s.putNamed(ctx, o); err != nil {
 		return Manifest{}, Digest{}, err
 	}
-	m, err = s.Manifest(ctx, d)
+	m, err = s.readBack(ctx, d, decoded)
 	return m, d, err
+}
+
+// decodeSoon decodes a manifest beside what the caller does.
+func decodeSoon(b []byte) func() (Manifest, error) {
+	type answer struct {
+		m   Manifest
+		err error
+	}
+	out := make(chan answer, 1)
+	go func() {
+		m, err := DecodeManifest(b)
+		out <- answer{m, err}
+	}()
+	return func() (Manifest, error) {
+		a := <-out
+		return a.m, a.err
+	}
+}
+
+// readBack is the manifest as it lies in the store now. The bytes of that digest are decoded already.
+func (s *Space) readBack(ctx context.Context, d Digest, decoded func() (Manifest, error)) (Manifest, error) {
+	name := s.manifestName(d)
+	if _, err := s.readNamed(ctx, name, d, maxManifestBytes); err != nil {
+		return Manifest{}, fmt.Errorf("read manifest: %w", err)
+	}
+	m, err := decoded()
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read manifest %s: %w", name, err)
+	}
+	return m, nil
 }
 
 // encoded is a manifest on its way into the store.

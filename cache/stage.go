@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -19,16 +18,18 @@ var ErrRoom = errors.New("larger than the whole spool")
 // may move on while the store takes them. A spool on a disk is one; a Store is one where it can name bytes that it
 // has written already. It may be used from any goroutine.
 type Stager interface {
-	// Stage opens a batch with room for objects of these sizes. It waits while other batches hold the room, until ctx
-	// ends. What will never fit is ErrRoom.
+	// Stage opens a batch with room for objects of these sizes; a Store has it for any that are no larger together. It
+	// waits while other batches hold the room, until ctx ends. What will never fit is ErrRoom.
 	Stage(ctx context.Context, sizes []int64) (Batch, error)
 }
 
 // Batch is one chunk's room in a Stager. It may be used from any goroutine.
 type Batch interface {
-	// Add keeps size bytes of body, one of the batch's sizes; when it returns they would survive a power cut. It reads
-	// body from its start, and never after it has returned. What the batch has no room for is an error.
+	// Add keeps size bytes of body, one of the batch's sizes, and reads body from its start, never after it has returned.
+	// What the batch has no room for is an error.
 	Add(ctx context.Context, body io.ReadSeeker, size int64) (Staged, error)
+	// Sync returns when everything that was added before would survive a power cut. Nothing is put before that.
+	Sync(ctx context.Context) error
 	// Close gives back the room and what was not put. Closing twice is harmless.
 	Close() error
 }
@@ -51,7 +52,7 @@ type Step struct {
 	rows  []stagedBlob
 	state []stagedBlob
 
-	mark, node Staged // the small objects, where the store itself keeps what is staged; else nil
+	mark, node small // the small objects, staged where the store itself keeps what is staged
 }
 
 type stagedBlob struct {
@@ -80,36 +81,27 @@ func (s *Space) Stage(ctx context.Context, a StepArgs) (*Step, error) {
 	return s.stage(ctx, st, a)
 }
 
-func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err error) {
+func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (*Step, error) {
 	n, err := s.describe(a)
 	if err != nil {
 		return nil, err
 	}
-	rows, state := s.cut(rowSegments(a.Regions, a.From, a.To)), s.cut(fixedSegments(a.Regions))
-	sizes := sizesOf(rows)
-	if !a.Named {
-		sizes = append(sizes, sizesOf(state)...)
-	}
-	early := s.Spool == nil // staged in the store: a name is all that the small objects need later
-	if early {
-		more, err := smallSizes(s.keepMark(a), n, rows, state)
-		if err != nil {
-			return nil, err
-		}
-		sizes = append(sizes, more...)
-	}
-	batch, err := st.Stage(ctx, sizes)
-	if err != nil {
-		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
-	}
-	step := &Step{space: s, args: a, batch: batch, rows: make([]stagedBlob, len(rows)), state: make([]stagedBlob, len(state))}
+	p := stageParts{rows: s.cut(rowSegments(a.Regions, a.From, a.To)), state: s.cut(fixedSegments(a.Regions)), early: s.Spool == nil}
+	step := &Step{space: s, args: a, rows: make([]stagedBlob, len(p.rows)), state: make([]stagedBlob, len(p.state))}
+	step.mark = s.keepMark(a)
 	step.args.Regions = nil // they belong to the sequence, which moves on
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, batch.Close())
+	hashing, stop := context.WithCancel(ctx)
+	writers, hashers := share()
+	p.hashed = startSums(hashing, slices.Concat(p.rows, p.state), hashers)
+	err = step.open(ctx, st, p)
+	if err == nil {
+		if err = step.fill(ctx, n, p, writers); err != nil {
+			err = errors.Join(err, step.batch.Close())
 		}
-	}()
-	if err := step.fill(ctx, n, stageParts{rows, state, early}); err != nil {
+	}
+	stop()
+	p.hashed.wait() // the bytes belong to a sequence; what went wrong is known
+	if err != nil {
 		return nil, fmt.Errorf("stage chunk [%d, %d): %w", a.From, a.To, err)
 	}
 	return step, nil
@@ -118,36 +110,54 @@ func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (_ *Step, err 
 // stageParts is what a step stages.
 type stageParts struct {
 	rows, state []*body
-	early       bool // the small objects, too
+	hashed      *sums // the digests of both
+	early       bool  // the small objects, too: staged in the store, a name is all that they need later
 }
 
-// fill stages the blobs and describes them. The small objects that go early are written while the disk still takes the
-// blobs: the node as soon as their digests are known.
-func (t *Step) fill(ctx context.Context, n Node, p stageParts) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight + 2) // two for the small objects
-	cores := newTurns()
-	hashed := startSums(gctx, slices.Concat(p.rows, p.state), cores)
-	for i, b := range p.rows {
-		g.Go(func() error { return t.rows[i].fill(gctx, t.batch, b, cores) })
-	}
+// open takes the room that a step needs.
+func (t *Step) open(ctx context.Context, st Stager, p stageParts) (err error) {
+	sizes := sizesOf(p.rows)
 	if !t.args.Named {
-		for i, b := range p.state {
-			g.Go(func() error { return t.state[i].fill(gctx, t.batch, b, cores) })
+		sizes = append(sizes, sizesOf(p.state)...)
+	}
+	if p.early {
+		sizes = append(sizes, int64(len(t.mark.bytes)), maxNodeBytes)
+	}
+	t.batch, err = st.Stage(ctx, sizes)
+	return err
+}
+
+// fill stages the blobs while they are hashed, describes them, and has all of it synced at once. The disk is at work from
+// the first blob on.
+func (t *Step) fill(ctx context.Context, n Node, p stageParts, writers int) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	write := func(blobs []stagedBlob, bodies []*body) {
+		for i, b := range bodies {
+			g.Go(func() (err error) { // it may be hashed meanwhile: both only read
+				blobs[i].staged, err = t.batch.Add(gctx, b, b.size)
+				return err
+			})
 		}
 	}
-	err := hashed.wait() // a small object that is synced before all is written would have the disk do its work twice
-	if err == nil {
-		t.describe(hashed.digests(), p)
-		n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
-		t.Node = n.normal()
-		if p.early {
-			t.addSmall(gctx, g)
-		}
-	} else {
-		g.Go(func() error { return err }) // behind what ended the context
+	write(t.rows, p.rows)
+	if !t.args.Named {
+		write(t.state, p.state)
 	}
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	p.hashed.work()
+	if err := p.hashed.wait(); err != nil {
+		return err
+	}
+	t.describe(p.hashed.digests(), p)
+	n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
+	t.Node = n.normal()
+	if err := t.addSmall(ctx, p.early); err != nil {
+		return err
+	}
+	if err := t.batch.Sync(ctx); err != nil {
 		return err
 	}
 	t.tellSums()
@@ -164,21 +174,17 @@ func (t *Step) describe(digests []Digest, p stageParts) {
 	}
 }
 
-// addSmall stages the small objects.
-func (t *Step) addSmall(ctx context.Context, g *errgroup.Group) {
-	if t.args.Keep {
-		g.Go(func() (err error) {
-			t.mark, err = addSmall(ctx, t.batch, t.space.keepMark(t.args).bytes)
-			return err
-		})
-	}
-	g.Go(func() error {
-		b, err := t.Node.Encode()
-		if err == nil {
-			t.node, err = addSmall(ctx, t.batch, b)
-		}
+// addSmall makes the small objects, and stages those that go early.
+func (t *Step) addSmall(ctx context.Context, early bool) (err error) {
+	if t.node, err = t.space.smallNode(t.Node); err != nil || !early {
 		return err
-	})
+	}
+	if t.args.Keep {
+		if err := t.mark.stage(ctx, t.batch); err != nil {
+			return err
+		}
+	}
+	return t.node.stage(ctx, t.batch)
 }
 
 // tellSums tells the staged blobs their digests, where they want to know.
@@ -192,30 +198,9 @@ func (t *Step) tellSums() {
 	}
 }
 
-func addSmall(ctx context.Context, batch Batch, b []byte) (Staged, error) {
-	return batch.Add(ctx, bytes.NewReader(b), int64(len(b)))
-}
-
-// smallSizes are those of the small objects of a step. A node is as long before its digests are known.
-func smallSizes(mark small, n Node, rows, state []*body) ([]int64, error) {
-	blank := func(bodies []*body) []Blob {
-		out := make([]Blob, len(bodies))
-		for i, b := range bodies {
-			out[i].Size = b.size
-		}
-		return out
-	}
-	n.Rows, n.State = blank(rows), blank(state)
-	b, err := n.Encode()
-	return []int64{int64(len(mark.bytes)), int64(len(b))}, err
-}
-
-// fill stages one blob. It may be hashed meanwhile: both only read.
-func (t *stagedBlob) fill(ctx context.Context, batch Batch, b *body, cores turns) (err error) {
-	cores.take()
-	b.end = sync.OnceFunc(cores.give)
-	t.staged, err = batch.Add(ctx, b, b.size)
-	b.end()
+// stage adds a small object to a batch.
+func (o *small) stage(ctx context.Context, batch Batch) (err error) {
+	o.staged, err = batch.Add(ctx, bytes.NewReader(o.bytes), int64(len(o.bytes)))
 	return err
 }
 
@@ -245,9 +230,7 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
 	if t.args.Keep {
-		mark := t.space.keepMark(t.args)
-		mark.staged = t.mark
-		g.Go(func() error { return t.space.putNamed(gctx, mark) })
+		g.Go(func() error { return t.space.putNamed(gctx, t.mark) })
 	}
 	for i, b := range t.rows {
 		g.Go(func() (err error) {

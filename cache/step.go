@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -53,8 +54,18 @@ func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err
 	if w, err = s.putBlobs(ctx, a, &n); err != nil {
 		return Node{}, w, err
 	}
-	n, err = s.putNode(ctx, n, nil)
+	n = n.normal()
+	node, err := s.smallNode(n)
+	if err == nil {
+		n, err = s.putNode(ctx, n, node)
+	}
 	return n, w, err
+}
+
+// smallNode is a node on its way into the store.
+func (s *Space) smallNode(n Node) (small, error) {
+	b, err := n.Encode()
+	return small{name: s.nodeName(n.Key), bytes: b, limit: maxNodeBytes}, err
 }
 
 // describe checks the step and makes its node, but for the blobs.
@@ -149,7 +160,7 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	stateName := s.stateName(a)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
-	hashed := startSums(gctx, bodies, newTurns())
+	hashed := startSums(gctx, bodies, runtime.GOMAXPROCS(0))
 	defer func() {
 		if werr := hashed.wait(); err == nil {
 			err = werr
@@ -215,26 +226,21 @@ func (w *Written) add(b Blob, wrote bool) {
 	w.ReusedBytes += b.Size
 }
 
-// putNode puts the node if absent; staged may hold its bytes. A standing one that is whole and differs is the determinism alarm; a damaged
-// one proves nothing about it.
-func (s *Space) putNode(ctx context.Context, n Node, staged Staged) (Node, error) {
-	n = n.normal()
-	b, err := n.Encode()
+// putNode puts a node if absent. A standing one that is whole and differs is the determinism alarm; a damaged one proves
+// nothing about it.
+func (s *Space) putNode(ctx context.Context, n Node, encoded small) (Node, error) {
+	standing, err := s.putOnce(ctx, encoded)
 	if err != nil {
 		return Node{}, err
 	}
-	standing, err := s.putOnce(ctx, small{s.nodeName(n.Key), b, maxNodeBytes, staged})
-	if err != nil {
-		return Node{}, err
-	}
-	if bytes.Equal(standing, b) {
+	if bytes.Equal(standing, encoded.bytes) {
 		return n, nil
 	}
 	old, err := s.decodeNode(n.Key, standing)
 	if err != nil {
 		return Node{}, err
 	}
-	return Node{}, &Divergence{Key: n.Key, From: n.From, To: n.To, Part: old.difference(n), Stored: Sum(standing), Computed: Sum(b)}
+	return Node{}, &Divergence{Key: n.Key, From: n.From, To: n.To, Part: old.difference(n), Stored: Sum(standing), Computed: Sum(encoded.bytes)}
 }
 
 // difference names the first part in which two nodes of one key differ.

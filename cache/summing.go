@@ -9,25 +9,24 @@ import (
 	"lector/cache/twin"
 )
 
-// turns are the processors that those who write the bytes of a step share with those who hash them. Who writes has one until
-// all of a body is handed over: the disk is at work from then on, and would be idle while hashes hold every processor.
-type turns chan struct{}
-
-func newTurns() turns { return make(turns, runtime.GOMAXPROCS(0)) }
-
-func (t turns) take() { t <- struct{}{} }
-func (t turns) give() { <-t }
+// share says how the processors begin with a step: how many write its bytes and how many hash them. Who has written hashes,
+// too. A hash never waits, and one on every processor would leave what it takes to write to the disk behind it: that
+// goroutine is on no processor as long as one of them that others wait for is in a call to the system.
+func share() (writers, hashers int) {
+	n := runtime.GOMAXPROCS(0)
+	writers = min(max(n/2, 1), inFlight)
+	return writers, max(n-writers, 1)
+}
 
 // sumPiece is how much is hashed before others may run. A hash holds its processor to the end of a call, while those who
 // move the same bytes wait for one after every call to the system, and the disk for them.
 const sumPiece = 64 << 10
 
-// sums are digests of bodies on their way, computed by as many goroutines as there are processors, two at a time by one that
-// finds two and nobody else to take the second. They only read the bodies, beside whoever else does.
+// sums are digests of bodies on their way, computed by several goroutines, two at a time by one that finds two and nobody
+// else to take the second. They only read the bodies, beside whoever else does.
 type sums struct {
-	ctx   context.Context
-	cores turns
-	all   []*sum
+	ctx context.Context
+	all []*sum
 
 	mu   sync.Mutex
 	free []*sum    // that nobody is at
@@ -46,15 +45,16 @@ type sum struct {
 	err    error
 }
 
-// startSums begins with the digests of bodies. The caller waits for them in any case: the bytes belong to a sequence.
-func startSums(ctx context.Context, bodies []*body, cores turns) *sums {
-	s := &sums{ctx: ctx, cores: cores, left: len(bodies)}
+// startSums begins with the digests of bodies on that many goroutines; more may call work. The caller waits for them in any
+// case: the bytes belong to a sequence.
+func startSums(ctx context.Context, bodies []*body, hashers int) *sums {
+	s := &sums{ctx: ctx, left: len(bodies)}
 	s.news.L = &s.mu
 	for _, b := range bodies {
 		s.all = append(s.all, &sum{from: newBody(b.segs), hash: twin.New(), left: b.size, known: make(chan struct{})})
 	}
 	s.free = append(s.free, s.all...)
-	for range min(len(bodies), cap(cores)) {
+	for range min(len(bodies), hashers) {
 		go s.work()
 	}
 	return s
@@ -79,15 +79,13 @@ func (s *sums) digests() []Digest {
 	return out
 }
 
-// work hashes pieces until none is left. It looks for a body when it has a turn: one at hand without would only lie there.
+// work hashes pieces until none is left.
 func (s *sums) work() {
 	var mine []*sum
 	for {
-		s.cores.take()
 		if mine = s.next(mine); len(mine) > 0 && s.ctx.Err() == nil {
 			advance(mine)
 		}
-		s.cores.give()
 		if len(mine) == 0 && !s.more() {
 			return
 		}

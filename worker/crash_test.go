@@ -152,6 +152,10 @@ func (b mortalBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (s
 	return staged, err
 }
 
+func (b mortalBatch) Sync(ctx context.Context) error {
+	return b.try("sync the spool", func() error { return b.Batch.Sync(ctx) })
+}
+
 type mortalStaged struct {
 	cache.Staged
 	*mortal

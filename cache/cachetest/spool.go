@@ -84,6 +84,8 @@ type memoryBatch struct {
 	mu     sync.Mutex
 	sizes  []int64 // not added yet
 	kept   int64
+	added  int // objects
+	synced int // of those, the first ones
 	closed bool
 }
 
@@ -107,7 +109,19 @@ func (b *memoryBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (
 	}
 	b.kept += size
 	b.spool.count(size, 0)
-	return &memoryStaged{b, kept.Bytes()}, nil
+	b.added++
+	return &memoryStaged{b, b.added, kept.Bytes()}, nil
+}
+
+// Sync implements cache.Batch.
+func (b *memoryBatch) Sync(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.synced = b.added
+	return nil
 }
 
 // Close implements cache.Batch.
@@ -123,15 +137,19 @@ func (b *memoryBatch) Close() error {
 }
 
 type memoryStaged struct {
-	batch *memoryBatch
-	body  []byte
+	batch  *memoryBatch
+	number int
+	body   []byte
 }
 
 // Put implements cache.Staged.
 func (t *memoryStaged) Put(ctx context.Context, name string, how cache.PutMode) error {
 	t.batch.mu.Lock()
-	closed := t.batch.closed
+	closed, synced := t.batch.closed, t.number <= t.batch.synced
 	t.batch.mu.Unlock()
+	if !synced {
+		return errors.New("put " + name + ": its bytes are not synced")
+	}
 	if closed {
 		return errors.New("put " + name + ": its batch is closed")
 	}

@@ -25,6 +25,7 @@ func RunStager(t *testing.T, open func(t *testing.T) (cache.Stager, cache.Store)
 		{"close", stagedClose},
 		{"cancelled", stagedCancelled},
 		{"at once", stagedAtOnce},
+		{"not synced", stagedNotSynced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st, store := open(t)
@@ -52,7 +53,39 @@ func stage(t *testing.T, st cache.Stager, bodies ...string) (cache.Batch, []cach
 		}
 		out = append(out, s)
 	}
+	if err := batch.Sync(t.Context()); err != nil {
+		t.Fatalf("Sync: %v", err)
+	}
 	return batch, out
+}
+
+// What a power cut could take gets no name.
+func stagedNotSynced(t *testing.T, st cache.Stager, store cache.Store) {
+	batch, err := st.Stage(t.Context(), []int64{5, 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Close()
+	for i, name := range []string{hexName("t/blobs/", 1), hexName("t/blobs/", 2)} { // again after a sync
+		s, err := batch.Add(t.Context(), strings.NewReader("whole"), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put(t.Context(), name, cache.IfAbsent); err == nil {
+			t.Errorf("object %d was put and is not synced", i)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := batch.Sync(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Sync: %v, want the context's error", err)
+		}
+		if err := errors.Join(batch.Sync(t.Context()), batch.Sync(t.Context()), s.Put(t.Context(), name, cache.IfAbsent)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := listed(t, store, ""); len(got) != 2 {
+		t.Errorf("the store lists %v", got)
+	}
 }
 
 // Nothing shows before Put, and then what was added does.
@@ -194,14 +227,18 @@ func stagedAtOnce(t *testing.T, st cache.Stager, store cache.Store) {
 				return
 			}
 			defer batch.Close()
-			var inner sync.WaitGroup
+			var inner, added sync.WaitGroup
+			added.Add(len(sizes))
 			for j := range sizes {
 				inner.Go(func() {
 					s, err := batch.Add(t.Context(), strings.NewReader(strings.Repeat(fmt.Sprint(i), 100)), 100)
-					if err == nil {
-						err = s.Put(t.Context(), hexName("t/blobs/", 10*i+j), cache.IfAbsent)
-					}
+					added.Done()
+					added.Wait()
 					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := errors.Join(batch.Sync(t.Context()), s.Put(t.Context(), hexName("t/blobs/", 10*i+j), cache.IfAbsent)); err != nil {
 						t.Error(err)
 					}
 				})

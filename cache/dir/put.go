@@ -29,11 +29,14 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size i
 			return err
 		}
 	}
-	temp, err := s.writeTemp(ctx, body, size)
+	temp, f, err := s.beginTemp(ctx, body, size)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, explain(err))
 	}
 	defer s.root.Remove(temp) // the object stands or not whether this succeeds; Open sweeps what is left
+	if err := s.finish(f); err != nil {
+		return fmt.Errorf("put %s: %w", name, explain(err))
+	}
 	return s.name(ctx, temp, name, how)
 }
 
@@ -78,42 +81,51 @@ func (s *Store) taken(ctx context.Context, name, file string) (bool, error) {
 	return true, fmt.Errorf("put %s: %w", name, cache.ErrExists)
 }
 
-// writeTemp writes exactly size bytes of body to a temporary file, syncs it unless the store does not, and leaves none behind on failure.
-func (s *Store) writeTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, err error) {
+// beginTemp writes exactly size bytes of body to a temporary file, which is open then and may be synced, and leaves none
+// behind on failure.
+func (s *Store) beginTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, f disk.File, err error) {
 	temp = path.Join(tempFolder, rand.Text())
-	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
+	if f, err = s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return "", nil, err
 	}
 	if s.options.Unsynced {
 		err = cache.CopyExactly(ctx, f, body, size)
-	} else if err = cache.CopyExactly(ctx, disk.NewEarly(f), body, size); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	} else {
+		early := disk.NewEarly(f)
+		err = cache.CopyExactly(ctx, early, body, size)
+		early.Start()
 	}
 	if err != nil {
+		f.Close()
 		s.root.Remove(temp) // the write's own failure is what counts; Open sweeps what is left
-		return "", err
+		return "", nil, err
 	}
-	return temp, nil
+	return temp, f, nil
 }
 
-// publish gives the temporary file its name in a folder that it makes, and syncs the folders. When that sync
-// fails the name stays: another writer may have synced it and rely on it.
+// finish syncs files that are written, unless the store does not, and closes them.
+func (s *Store) finish(files ...disk.File) error {
+	if !s.options.Unsynced {
+		return disk.SyncAll(files)
+	}
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// publish gives the temporary file its name, in a folder that it makes where it is not there, and syncs the folders. When
+// that sync fails the name stays: another writer may have synced it and rely on it.
 func (s *Store) publish(temp, file string, name func(from, to string) error) error {
-	var err error
-	for range publishTries {
+	err := name(temp, file)
+	for try := 0; try < publishTries && errors.Is(err, fs.ErrNotExist); try++ {
 		err = s.root.MkdirAll(path.Dir(file), 0o700)
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-			continue // removed between two looks at it
+		if errors.Is(err, fs.ErrExist) { // removed between two looks at it
+			err = fs.ErrNotExist
 		}
-		if err != nil {
-			return err
-		}
-		if err = name(temp, file); !errors.Is(err, fs.ErrNotExist) {
-			break
+		if err == nil {
+			err = name(temp, file)
 		}
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"lector/cache"
+	"lector/cache/disk"
 )
 
 var _ cache.Stager = (*Store)(nil)
@@ -31,8 +32,14 @@ type batch struct {
 
 	mu     sync.Mutex
 	left   int64
-	temps  []string
+	temps  []*temp
 	closed bool
+}
+
+// temp is one of them.
+type temp struct {
+	name string
+	file disk.File // nil when it is synced
 }
 
 // Add implements cache.Batch.
@@ -40,17 +47,18 @@ func (b *batch) Add(ctx context.Context, body io.ReadSeeker, size int64) (cache.
 	if err := b.take(size); err != nil {
 		return nil, err
 	}
-	temp, err := b.store.writeTemp(ctx, body, size)
+	name, f, err := b.store.beginTemp(ctx, body, size)
 	if err != nil {
 		return nil, fmt.Errorf("stage %d bytes: %w", size, explain(err))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, errors.Join(errClosed, b.store.forget(temp))
+		return nil, errors.Join(errClosed, f.Close(), b.store.forget(name))
 	}
-	b.temps = append(b.temps, temp)
-	return staged{b.store, temp}, nil
+	t := &temp{name, f}
+	b.temps = append(b.temps, t)
+	return staged{b, t}, nil
 }
 
 var errClosed = errors.New("the batch is closed")
@@ -65,14 +73,39 @@ func (b *batch) take(size int64) error {
 	return nil
 }
 
+// Sync implements cache.Batch.
+func (b *batch) Sync(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var files []disk.File
+	for _, t := range b.temps {
+		if t.file != nil {
+			files = append(files, t.file)
+		}
+	}
+	if err := b.store.finish(files...); err != nil {
+		return fmt.Errorf("sync what is staged: %w", explain(err))
+	}
+	for _, t := range b.temps {
+		t.file = nil
+	}
+	return nil
+}
+
 // Close implements cache.Batch.
 func (b *batch) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed, b.left = true, 0
 	var errs []error
-	for _, temp := range b.temps {
-		errs = append(errs, b.store.forget(temp))
+	for _, t := range b.temps {
+		if t.file != nil {
+			t.file.Close() // only given up; a sync that failed has closed it
+		}
+		errs = append(errs, b.store.forget(t.name))
 	}
 	b.temps = nil
 	return errors.Join(errs...)
@@ -88,29 +121,32 @@ func (s *Store) forget(temp string) error {
 
 // staged is one temporary file.
 type staged struct {
-	store *Store
-	temp  string
+	batch *batch
+	temp  *temp
 }
 
 // Put implements cache.Staged. A Replace renames another link to the file, so that it can be repeated.
 func (t staged) Put(ctx context.Context, name string, how cache.PutMode) error {
-	file, err := place(name)
-	if err != nil {
+	if err := cache.CheckName(name); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	t.batch.mu.Lock()
+	synced := t.temp.file == nil
+	t.batch.mu.Unlock()
+	if !synced {
+		return fmt.Errorf("put %s: its bytes are not synced", name)
+	}
+	store := t.batch.store
 	if how == cache.IfAbsent {
-		if taken, err := t.store.taken(ctx, name, file); taken || err != nil {
-			return err
-		}
-		return t.store.name(ctx, t.temp, name, how)
+		return store.name(ctx, t.temp.name, name, how)
 	}
 	again := path.Join(tempFolder, rand.Text())
-	if err := t.store.root.Link(t.temp, again); err != nil {
+	if err := store.root.Link(t.temp.name, again); err != nil {
 		return fmt.Errorf("put %s: %w", name, explain(err))
 	}
-	err = t.store.name(ctx, again, name, how)
-	return errors.Join(err, t.store.forget(again)) // it stays where the name was a link to the same file already
+	err := store.name(ctx, again, name, how)
+	return errors.Join(err, store.forget(again)) // it stays where the name was a link to the same file already
 }

@@ -26,9 +26,16 @@ func NewEarly(file io.Writer) *Early {
 func (e *Early) Write(p []byte) (int, error) {
 	n, err := e.file.Write(p)
 	e.at += int64(n)
-	if e.started && e.at-e.old >= earlyBytes {
+	if e.at-e.old >= earlyBytes {
+		e.Start()
+	}
+	return n, err
+}
+
+// Start has the system begin with all that was written so far.
+func (e *Early) Start() {
+	if e.started && e.at > e.old {
 		StartWriting(e.fd, e.old, e.at-e.old)
 		e.old = e.at
 	}
-	return n, err
 }

@@ -1,9 +1,12 @@
 package disk
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Root is a folder, and what those who keep files do in it: os.Root's calls, as an interface, so that a test may take the
@@ -47,4 +50,13 @@ func (r root) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 		return nil, err // and no file that is not nil
 	}
 	return f, nil
+}
+
+// SyncAll makes the bytes of open files durable, several at once: that takes little longer than one of them. It closes all.
+func SyncAll(files []File) error {
+	var g errgroup.Group
+	for _, f := range files {
+		g.Go(func() error { return errors.Join(f.Sync(), f.Close()) })
+	}
+	return g.Wait()
 }

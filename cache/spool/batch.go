@@ -23,6 +23,8 @@ type batch struct {
 	mu     sync.Mutex
 	sizes  []int64 // not added yet
 	files  []string
+	open   []disk.File // that are not synced
+	lost   bool        // a sync failed
 	closed bool
 }
 
@@ -32,11 +34,44 @@ func (b *batch) Add(ctx context.Context, body io.ReadSeeker, size int64) (cache.
 	if err != nil {
 		return nil, err
 	}
-	t := &staged{spool: b.spool, path: path, size: size, start: newCounter()}
-	if err := t.write(ctx, body); err != nil {
+	t := &staged{batch: b, spool: b.spool, path: path, size: size, start: newCounter()}
+	f, err := t.write(ctx, body)
+	if err != nil {
 		return nil, fmt.Errorf("spool %d bytes: %w", size, err)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open = append(b.open, f)
 	return t, nil
+}
+
+// Sync implements cache.Batch.
+func (b *batch) Sync(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	files := b.open
+	b.open = nil
+	err := disk.SyncAll(files)
+	if err == nil {
+		err = b.spool.syncFolder()
+	}
+	if err != nil {
+		b.lost = true
+		return fmt.Errorf("sync what is spooled: %w", err)
+	}
+	return nil
+}
+
+// syncFolder makes the names of the files durable.
+func (s *Spool) syncFolder() error {
+	folder, err := s.root.OpenFile(".", os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // begin takes a size of the batch and names its file, so that Close removes it in any case.
@@ -62,6 +97,9 @@ func (b *batch) Close() error {
 	}
 	b.closed = true
 	var errs []error
+	for _, f := range b.open {
+		f.Close() // only given up
+	}
 	for _, path := range b.files {
 		if err := b.spool.root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove spooled file: %w", err))
@@ -75,6 +113,7 @@ func (b *batch) Close() error {
 
 // staged is one file.
 type staged struct {
+	batch *batch
 	spool *Spool
 	path  string
 	size  int64
@@ -83,31 +122,32 @@ type staged struct {
 	digest *cache.Digest // nil: not known
 }
 
-// write makes a synced file of exactly the size.
-func (t *staged) write(ctx context.Context, body io.ReadSeeker) error {
+// write makes a file of exactly the size, which is open then.
+func (t *staged) write(ctx context.Context, body io.ReadSeeker) (disk.File, error) {
 	f, err := t.spool.root.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var w io.Writer = disk.NewEarly(f)
+	early := disk.NewEarly(f)
+	var w io.Writer = early
 	if p := t.spool.private; p != nil {
 		w = &hiding{w: w, stream: p.at(t.start, 0)}
 	}
-	if err = cache.CopyExactly(ctx, w, body, t.size); err == nil {
-		err = f.Sync()
+	if err = cache.CopyExactly(ctx, w, body, t.size); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	folder, err := t.spool.root.OpenFile(".", os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	early.Start()
+	return f, nil
 }
 
 // Put implements cache.Staged.
 func (t *staged) Put(ctx context.Context, name string, how cache.PutMode) (err error) {
+	t.batch.mu.Lock()
+	synced := len(t.batch.open) == 0 && !t.batch.lost
+	t.batch.mu.Unlock()
+	if !synced {
+		return fmt.Errorf("put %s: its bytes are not synced", name)
+	}
 	f, err := t.spool.root.OpenFile(t.path, os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)

@@ -2,6 +2,7 @@ package spool_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,10 @@ func TestPowerFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var added []int // effects by the end of each Add
+	var added []int // effects by the end of each Sync
 	for _, b := range bodies {
-		if _, err := batch.Add(t.Context(), bytes.NewReader(b), int64(len(b))); err != nil {
+		_, err := batch.Add(t.Context(), bytes.NewReader(b), int64(len(b)))
+		if err := errors.Join(err, batch.Sync(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		added = append(added, recorder.Effects())

@@ -3,7 +3,7 @@
 //
 // What it promises:
 //
-//  1. Bytes are synced, and so is the folder, before Add returns.
+//  1. Bytes are synced, and so is the folder, before Sync returns.
 //  2. The files never take more of the disk than the quota, counted in whole blocks. A batch's room is taken for all
 //     of its objects before the first byte is written, in the order of asking, so that batches never wait for each
 //     other with half of their bytes written.

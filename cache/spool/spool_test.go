@@ -70,7 +70,7 @@ func TestPrivate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := staged.Put(t.Context(), "t/x", cache.Replace); err != nil {
+		if err := errors.Join(batch.Sync(t.Context()), staged.Put(t.Context(), "t/x", cache.Replace)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestNeverExceedsQuota(t *testing.T) {
 				mu.Lock()
 				most = max(most, taken)
 				mu.Unlock()
-				if err := staged.Put(t.Context(), "t/x", cache.Replace); err != nil {
+				if err := errors.Join(batch.Sync(t.Context()), staged.Put(t.Context(), "t/x", cache.Replace)); err != nil {
 					t.Error(err)
 				}
 			}

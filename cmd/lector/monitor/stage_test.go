@@ -1,6 +1,7 @@
 package monitor_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestCountedStager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := staged.Put(t.Context(), "t/blobs/a", cache.IfAbsent); err != nil {
+	if err := errors.Join(batch.Sync(t.Context()), staged.Put(t.Context(), "t/blobs/a", cache.IfAbsent)); err != nil {
 		t.Fatal(err)
 	}
 	has(t, serve(t, m, monitor.NewHealth()), `lector_store_bytes_total{op="put"} 5`, `lector_store_requests_total{op="put",result="ok"} 1`)

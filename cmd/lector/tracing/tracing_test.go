@@ -223,7 +223,7 @@ func TestTracedStagerConforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := staged.Put(ctx, "a/b", cache.IfAbsent); err != nil {
+	if err := errors.Join(batch.Sync(ctx), staged.Put(ctx, "a/b", cache.IfAbsent)); err != nil {
 		t.Fatal(err)
 	}
 	if err := batch.Close(); err != nil {
