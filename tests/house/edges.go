@@ -68,7 +68,7 @@ func engineEdges() []Edge {
 		{From: []string{"engine/oracle/..."}, To: []string{Ours},
 			Allow: []string{"engine", "engine/ops", "engine/stream", "engine/weights", "engine/qwen4exp", "engine/oracle/..."},
 			Why:   "the comparison reads the network's debug views; which backend computes them, cmd decides"},
-		{From: []string{"engine", "engine/..."}, Except: []string{"*test", "engine/cpu/gen", "engine/cpu/fma/gen"},
+		{From: []string{"engine", "engine/..."}, Except: []string{"*test", "engine/cpu/gen", "engine/cpu/fma/gen", "engine/cpu/bfp/gen"},
 			To:  []string{"net", "net/...", "os/exec"},
 			Why: "an engine turns tokens into state: bytes reach it through the worker, never by network"},
 	}

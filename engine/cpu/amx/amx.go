@@ -182,10 +182,10 @@ func (s Set) around(w *Panel, m *ops.Matrix, p fma.Part) {
 func (s Set) nibbles(w *Panel, m *ops.Matrix, o, n int) bool {
 	for from := 0; from < n; from += high {
 		words := s.chains().Words(m, fma.Part{Row: o + from, N: min(high, n-from), K: m.In}, &w.temp)
-		if words == nil {
+		if words.Data == nil || words.Step != high {
 			return false
 		}
-		pair4(&w.pairs[from/high*size], &words[0], w.all())
+		pair4(&w.pairs[from/high*size], &words.Data[0], w.all())
 	}
 	return true
 }

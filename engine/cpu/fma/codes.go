@@ -34,13 +34,13 @@ func (s Set) wordwise(m *ops.Matrix, p Part) bool {
 	return s == AVX512 && !(m.Tiled > 0 && p.Row%half != 0)
 }
 
-// Words are the codes of up to 16 outputs as their matrix stores them, 32 bits at a time: [words, 16]. nil where there are no
+// Words are the codes of up to 16 outputs as their matrix stores them, 32 bits at a time: [words, 16]. None where there are no
 // kernels for that.
-func (s Set) Words(m *ops.Matrix, p Part, t *Temp) []float32 {
-	if !s.wordwise(m, p) || m.Tiled > half {
-		return nil
+func (s Set) Words(m *ops.Matrix, p Part, t *Temp) Rows {
+	if !s.wordwise(m, p) {
+		return Rows{}
 	}
-	return t.codesOf(s, m, p).words.Data
+	return t.codesOf(s, m, p).words
 }
 
 // Sides sets sides [groups, 2, 32] to the scales and the biases of p's groups. Up to 16 rows behind the last are overwritten.

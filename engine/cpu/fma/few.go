@@ -94,7 +94,7 @@ func (s Set) FewTiles(c, x Rows, rows int, w Outputs) {
 	_, _ = x.Data[(rows-1)*x.Step+m.In-1], c.Data[(rows-1)*c.Step+w.N-1]
 	k := tilesCall{m.Data[w.Row*row : (w.Row+w.N)*row], m.Scales[2*w.Row*groups : 2*(w.Row+w.N)*groups], m.Biases[2*w.Row*groups : 2*(w.Row+w.N)*groups],
 		m.Bits, groups, m.Group / Period(m.Bits), w.N / FewOutputs}
-	w.nearThen(s)
+	w.Near(s)
 	for r := 0; r < rows; {
 		part := [...]int{0, 1, 2, 2, 4}[rows-r]
 		s.fewTiles(part, c.from(r, 0), x.from(r, 0), k)
@@ -108,8 +108,9 @@ type tilesCall struct {
 	bits, groups, periods, tiles int
 }
 
-// nearThen brings the beginning of what comes next near: the kernels do so only with what follows in memory.
-func (w Outputs) nearThen(s Set) {
+// Near brings the beginning of what comes next near, if it is in tiles of 64 outputs: the kernels of these do so only with what
+// follows in memory.
+func (w Outputs) Near(s Set) {
 	m := w.Then
 	if m == nil || m.Tiled != FewOutputs || m == w.Matrix && w.ThenRow == w.Row+w.N {
 		return
