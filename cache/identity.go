@@ -82,7 +82,7 @@ const (
 // Agree is the one table of class pairs. A class is one written order of every sum, so it agrees with itself
 // exactly; every listed class was compared with cpu-f32 on the fixtures, and so with every other within bounds.
 func Agree(from, to string) Agreement {
-	listed := []string{"cpu-f32", "cpu-f32-blocked", "cpu-amx", "metal-f32", "metal-h1", "soft-f32", "soft-h1", "ptx-f32", "ptx-h1"}
+	listed := []string{"cpu-f32", "cpu-f32-blocked", "cpu-amx", "cpu-bfp24", "metal-f32", "metal-h1", "soft-f32", "soft-h1", "ptx-f32", "ptx-h1"}
 	switch {
 	case !slices.Contains(listed, from) || !slices.Contains(listed, to):
 		return Unlisted

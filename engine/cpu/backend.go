@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"lector/engine/cpu/amx"
+	"lector/engine/cpu/bfp"
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 	"lector/engine/stream"
@@ -19,14 +20,31 @@ const (
 	Rounded = "cpu-f32"         // every product is rounded before it is added
 	Blocked = "cpu-f32-blocked" // products are fused with their addition, and some sums have lanes: about twice as fast
 	AMX     = "cpu-amx"         // as Blocked, but for products with bf16 and affine weights, which tile registers compute
+	BFP     = "cpu-bfp24"       // as Blocked, but for products with affine weights, which are computed in integers: about twice as fast again
 )
 
 // Classes are the numeric classes that a Backend can compute.
-func Classes() []string { return []string{Rounded, Blocked, AMX} }
+func Classes() []string { return []string{Rounded, Blocked, AMX, BFP} }
 
-// Slow says that this machine computes a class only without the registers that it is made for, to compare with, and
-// hundreds of times slower.
-func Slow(class string) bool { return class == AMX && !amx.Here() }
+// Lacks names what a class is made for and this machine has not: it computes that class hundreds of times slower, to compare
+// with. "" where it lacks nothing.
+func Lacks(class string) string {
+	switch {
+	case class == AMX && !amx.Here():
+		return "tile registers (AMX)"
+	case class == BFP && !bfp.Here():
+		return "instructions for sums of bytes (AVX-512 VNNI)"
+	}
+	return ""
+}
+
+// Fastest is the class that this machine computes fastest, as far as was measured: no tile registers were.
+func Fastest() string {
+	if bfp.Here() {
+		return BFP
+	}
+	return Blocked
+}
 
 // fused says that the class is Blocked or made from it.
 func (b *Backend) fused() bool { return b.class != Rounded }
@@ -49,6 +67,7 @@ type Backend struct {
 	vector    vector       // the kernels that this processor runs
 	chains    fma.Set      // the same, of the class Blocked
 	tiles     amx.Set      // the same, of the class AMX
+	integers  bfp.Set      // the same, of the class BFP
 	crew      crew         // who helps with an operation
 	profile   profile
 	calls     atomic.Int64 // of newCall
@@ -79,7 +98,7 @@ func New(o Options) *Backend {
 		o.Class = Rounded
 	}
 	fit(slices.Contains(Classes(), o.Class), "New of class "+o.Class)
-	b := &Backend{class: o.Class, workers: o.Workers, limit: o.MemoryBytes, vector: widest(), chains: fma.Widest()}
+	b := &Backend{class: o.Class, workers: o.Workers, limit: o.MemoryBytes, vector: widest(), chains: fma.Widest(), integers: bfp.Widest()}
 	if amx.Here() {
 		b.tiles = amx.Tiles
 	}
@@ -92,8 +111,11 @@ func (b *Backend) newScratch() *scratch {
 	if b.fused() {
 		s.chains = &chains{set: b.chains}
 	}
-	if b.class == AMX {
+	switch b.class {
+	case AMX:
 		s.chains.amx = &registers{set: b.tiles}
+	case BFP:
+		s.chains.bfp = &integers{set: b.integers}
 	}
 	return s
 }

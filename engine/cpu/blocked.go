@@ -18,6 +18,7 @@ type chains struct {
 	packing packing    // what strips are
 	tile    []float32  // chains of a ragged end, or of few rows
 	amx     *registers // in the class cpu-amx, else nil
+	bfp     *integers  // in the class cpu-bfp24, else nil
 }
 
 const (
@@ -37,6 +38,9 @@ func (p product) runChains(c *chains) {
 	switch {
 	case c.tiles(p.w):
 		p.runTiles(c)
+		return
+	case c.integer(p.w):
+		p.runIntegers(c)
 		return
 	case p.x.n <= fma.FewRows && c.set.SuitsFew(p.w) && !(p.w.Tiled > 0 && p.from%(fma.Lanes/2) != 0):
 		p.fewCodes(c)
@@ -136,7 +140,7 @@ func makeTiles(set fma.Set, m ops.Matrix, across int) *ops.Matrix {
 
 // PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
 func (b *Backend) PanelBytes(m ops.Matrix) int {
-	small := b.class == Blocked && m.Precise && b.chains.SuitsUpper(&m) // what is not quantised beside weights that are
+	small := b.class != AMX && m.Precise && b.chains.SuitsUpper(&m) // what is not quantised beside weights that are
 	if !b.fused() || !small && !b.chains.SuitsFew(&m) {
 		return 0
 	}
@@ -238,7 +242,7 @@ func together(s *scratch, ps ...product) {
 	c := s.chains
 	alike := c != nil && ps[0].x.n > fewChains
 	for i := range ps {
-		alike = alike && !c.tiles(ps[i].w) && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
+		alike = alike && !c.tiles(ps[i].w) && !c.integer(ps[i].w) && ps[i].w.In == ps[0].w.In && fma.Inputs(ps[i].w, c.set.Inputs()) == fma.Inputs(ps[0].w, c.set.Inputs())
 	}
 	if alike {
 		c.manyRows(ps[0].x.n, ps...)
@@ -278,7 +282,10 @@ func (b *Backend) linearChains(y, x rows, w *ops.Matrix) {
 }
 
 // newCall is a number that no other call of an operation has; never 0.
-func (b *Backend) newCall() int { return int(b.calls.Add(1)) }
+func (b *Backend) newCall() int { return b.newCalls(1) }
+
+// newCalls is the first of n such numbers.
+func (b *Backend) newCalls(n int) int { return int(b.calls.Add(int64(n))) - n + 1 }
 
 // cut is how many outputs and rows an item takes.
 func (b *Backend) cut(n int, w *ops.Matrix) (outputs, rows int) {

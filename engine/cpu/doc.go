@@ -1,6 +1,6 @@
-// Package cpu is ops.Backend on this machine's cores, in the numeric class "cpu-f32", "cpu-f32-blocked" or "cpu-amx". It is plain
-// Go, with kernels for wide registers where the processor has them (vector.go and package fma; gen writes the assembly),
-// which give the same bits.
+// Package cpu is ops.Backend on this machine's cores, in one of the numeric classes "cpu-f32", "cpu-f32-blocked", "cpu-bfp24" and
+// "cpu-amx". It is plain Go, with kernels for wide registers where the processor has them (vector.go, packages fma, bfp and amx;
+// gen writes the assembly), which give the same bits.
 //
 // A class is one written order of every sum. This is that of "cpu-f32"; whoever changes a line of it makes another class.
 //
@@ -34,6 +34,10 @@
 //     lane i mod 16, i ascending; then the upper half of the lanes is added to the lower, four times. Means of blocks
 //     have one accumulator, as above.
 //  3. Attention's softmax is of float32(score*scale), which is rounded before the largest is subtracted.
+//
+// The class "cpu-bfp24" is for processors with AVX-512 VNNI, and is "cpu-f32-blocked" but for products with affine weights in groups,
+// which are sums of integers: package bfp says how. Rows are in block floating point, of 23 bits and a sign, so that a sum of
+// products is nearer to the true one than a chain of float32. A weight takes less than half as many instructions.
 //
 // The class "cpu-amx" is for processors of x86 with tile registers, and up to half as fast again where there are many rows. It is
 // "cpu-f32-blocked" but for products with affine and bf16 weights of whole groups, whose order package amx says. It loses

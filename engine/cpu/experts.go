@@ -73,6 +73,7 @@ type expertRun struct {
 
 	innerEach, innerBlocks int // columns an item of an expert, and items of an expert
 	outerEach              int // columns of y an item
+	innerCalls, outerCall  int // of products: the former is one for all experts of one row each, and others for every pair in flight
 }
 
 // The phases of a run.
@@ -198,6 +199,7 @@ func (t *expertRun) innerPhase() phase {
 	width := t.experts.Inner
 	first, last := t.active[0].from, t.active[len(t.active)-1].to
 	t.base, t.inside = first, floats(&t.inside, (last-first)*width)
+	t.innerCalls = t.newCalls(1 + last - first)
 	t.innerEach = t.columns(last - first)
 	t.innerBlocks = (width + t.innerEach - 1) / t.innerEach
 	n := len(t.active) * t.innerBlocks
@@ -210,7 +212,7 @@ func (t *expertRun) innerPhase() phase {
 // outerPhase is the rows of y; an item of work is some columns, which it takes through all experts, so that the
 // outputs of all slots are held for those columns only.
 func (t *expertRun) outerPhase() phase {
-	t.outerEach = t.outputs(len(t.pair), t.experts.Inner)
+	t.outerEach, t.outerCall = t.outputs(len(t.pair), t.experts.Inner), t.newCall()
 	return phase{(t.y.width + t.outerEach - 1) / t.outerEach, 1}
 }
 
@@ -263,7 +265,7 @@ func (b *Backend) columns(pairs int) int {
 
 // outputs is how many columns of y, of so many inputs, an item of work computes for so many pairs.
 func (b *Backend) outputs(pairs, inputs int) int {
-	if b.class == Blocked && pairs <= fewPairs {
+	if b.class != AMX && pairs <= fewPairs {
 		return fewColumns(inputs)
 	}
 	return b.columns(pairs)
@@ -274,11 +276,12 @@ const fewPairs = 64
 
 func (t *expertRun) innerColumns(s *scratch, e *activeExpert, c span, then next) {
 	n, width, from, to := e.to-e.from, t.experts.Inner, c.from, c.to
-	x := t.x
-	x.list, x.n = t.row[e.from:e.to], n
+	x, call := t.x, t.innerCalls+1+e.from-t.base
+	if x.list, x.n = t.row[e.from:e.to], n; n == 1 { // experts of one row share what it is packed in
+		x.first, x.list, call = int(x.list[0]), nil, t.innerCalls
+	}
 	gate := rows{data: t.inside, stride: width, width: width, first: e.from - t.base, n: n}
 	up := rows{data: floats(&s.values, n*(to-from)), stride: to - from, width: to - from, n: n}
-	call := t.newCall()
 	together(s, product{y: gate, at: from, x: x, w: &e.Gate, from: from, to: to, call: call, then: next{&e.Up, from}},
 		product{y: up, x: x, w: &e.Up, from: from, to: to, call: call, then: then})
 	for i := range n {
@@ -298,7 +301,7 @@ func (t *expertRun) outerColumns(s *scratch, from, to int, then next) {
 		case t.shared != nil:
 			after = next{&t.shared.Down, from}
 		}
-		product{y: out.span(e.from, e.to), x: inside.span(e.from, e.to), w: &e.Down, from: from, to: to, then: after}.run(s)
+		product{y: out.span(e.from, e.to), x: inside.span(e.from, e.to), w: &e.Down, from: from, to: to, call: t.outerCall, slot: i, then: after}.run(s)
 	}
 	for r := range t.y.n {
 		t.sum(t.y.at(r)[from:to], r, &out, 0)

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"lector/engine/cpu/amx"
+	"lector/engine/cpu/bfp"
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -29,7 +30,7 @@ var (
 	Narrow = func(b *Backend, v int) *Backend {
 		b.vector, b.chains = min(vector(v), widest()), fma.Sets()[min(v, len(fma.Sets())-1)]
 		if v < Widest() {
-			b.tiles = amx.Plain
+			b.tiles, b.integers = amx.Plain, bfp.Plain
 		}
 		return b
 	}

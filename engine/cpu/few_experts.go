@@ -23,7 +23,7 @@ func (b *Backend) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.S
 
 // addShared adds the shared expert by itself.
 func (t *expertRun) addShared(y ops.Tensor) {
-	t.y, t.shared = all(y), &t.asked
+	t.y, t.shared, t.outerCall = all(y), &t.asked, t.newCall()
 	t.SwiGLU(t.asked.Gate, t.asked.Gate, t.asked.Up)
 	each := t.columns(y.Rows)
 	t.parallel((y.Cols+each-1)/each, 1, func(w *scratch, from, to int) {
@@ -41,7 +41,7 @@ func (t *expertRun) activateShared(s *scratch) {
 func (t *expertRun) sharedColumns(s *scratch, from, to int, then next) {
 	gate := all(t.shared.Gate)
 	out := rows{data: floats(&s.more, gate.n*(to-from)), stride: to - from, width: to - from, n: gate.n}
-	product{y: out, x: gate, w: &t.shared.Down, from: from, to: to, then: then}.run(s)
+	product{y: out, x: gate, w: &t.shared.Down, from: from, to: to, call: t.outerCall, slot: len(t.active), then: then}.run(s)
 	for r := range t.y.n {
 		t.vector.addScaled(t.y.at(r)[from:to], out.at(r), sigmoid(t.shared.Score.Floats()[r]))
 	}

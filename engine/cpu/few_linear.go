@@ -18,6 +18,7 @@ type pieces struct {
 	x    rows
 	list []cutProduct
 	n    int // pieces of all
+	call int // of all of them
 	own  ops.Matrix
 }
 
@@ -63,7 +64,7 @@ func (p *pieces) at(i int) piece {
 // run computes piece i. While a worker computes one, its next is brought near.
 func (p *pieces) run(s *scratch, i int) piece {
 	at := p.at(i)
-	m := product{y: at.y, at: at.from, x: p.x, w: at.w, from: at.from, to: at.to}
+	m := product{y: at.y, at: at.from, x: p.x, w: at.w, from: at.from, to: at.to, call: p.call}
 	if i+1 < s.end {
 		then := p.at(i + 1)
 		m.then = next{then.w, then.from}
@@ -94,13 +95,13 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	b.inPhases(p, phase{p.n, 1})
 }
 
-// cutAll sets p to the products of x.
+// cutAll sets p to the products of x, in one call.
 func (b *Backend) cutAll(p *pieces, x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 	outputs := 0
 	for _, w := range ws {
 		outputs += w.Out
 	}
-	p.x = all(x)
+	p.x, p.call = all(x), b.newCall()
 	for i, y := range ys {
 		if w := ws[i]; x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out {
 			fit(false, "LinearAll "+w.Name, y, x)

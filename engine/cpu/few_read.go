@@ -38,7 +38,7 @@ func (r *fewRead) few() {
 	if low < r.workers*each {
 		each = fma.Lanes
 	}
-	r.pieces.x = r.z
+	r.pieces.x, r.pieces.call = r.z, r.newCalls(2)
 	r.pieces.cut(r.low, &r.in.Down, each)
 	r.each, r.first = fewColumns(2*r.in.Up.In), 0 // of every stream
 	if r.in.Inject.Data != nil {
@@ -81,14 +81,14 @@ func (r *fewRead) mix(s *scratch, from, to int) {
 		if i+1 < s.end {
 			then = next{&r.in.Up, c + r.each}
 		}
-		r.mixColumns(s, columnsOf{low: r.low, z: r.z, then: then}, c, min(r.each, h-c))
+		r.mixColumns(s, columnsOf{low: r.low, z: r.z, call: r.pieces.call + 1, then: then}, c, min(r.each, h-c))
 	}
 }
 
 // inject computes how the block's output goes back.
 func (r *fewRead) inject(s *scratch) {
 	inj := all(r.in.Inj)
-	product{y: inj, x: r.z, w: &r.in.Inject, to: r.n, then: next{&r.in.Up, 0}}.run(s)
+	product{y: inj, x: r.z, w: &r.in.Inject, to: r.n, call: r.pieces.call, then: next{&r.in.Up, 0}}.run(s)
 	s.vector.sigmoid(inj.data, 1/float32(r.n), 2)
 }
 

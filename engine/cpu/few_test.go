@@ -12,8 +12,10 @@ import (
 // few calls f with backends of several numbers of workers and sets of kernels.
 func few(f func(b *cpu.Backend)) {
 	for narrow := range cpu.Widest() + 1 {
-		for _, workers := range []int{1, 3} {
-			f(cpu.Narrow(cpu.New(cpu.Options{Class: cpu.Blocked, Workers: workers}), narrow))
+		for _, class := range []string{cpu.Blocked, cpu.BFP} {
+			for _, workers := range []int{1, 3} {
+				f(cpu.Narrow(cpu.New(cpu.Options{Class: class, Workers: workers}), narrow))
+			}
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
 func (b *Backend) linear(out, in rows, m *pieces) {
 	w := &m.own
 	if b.TakesFew(in.n) {
-		m.x = in
+		m.x, m.call = in, b.newCall()
 		m.cut(out, w, b.share(w.Out, w.In))
 		b.inPhases(m, phase{m.n, 1})
 		return
@@ -88,6 +88,7 @@ type product struct {
 	w        *ops.Matrix
 	from, to int
 	call     int // which products have the same x, by its place and number of rows; 0 where that is not known
+	slot     int // where what x is packed in is kept, so that some may be
 
 	then next // of the same goroutine, where that is known
 }

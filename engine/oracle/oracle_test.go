@@ -53,8 +53,8 @@ func TestFixtures(t *testing.T) {
 	} {
 		for _, class := range cpu.Classes() {
 			t.Run(class+"/"+tc.name, func(t *testing.T) {
-				if cpu.Slow(class) {
-					t.Skip("no such device here: a processor with tile registers, without which the class takes minutes")
+				if lacks := cpu.Lacks(class); lacks != "" {
+					t.Skipf("no such device here: a processor with %s, without which the class takes minutes", lacks)
 				}
 				met(t, tc.name, class, tc.chunk)
 			})
