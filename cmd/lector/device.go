@@ -53,14 +53,21 @@ func (a *app) openBackend(mapped [][]byte) (*computing, error) {
 	return nil, badInput(fmt.Errorf("--device %q: it is one of %s", a.device, strings.Join(deviceNames(), ", ")))
 }
 
+// autoClass stands for the class that this machine computes fastest.
+const autoClass = "auto"
+
 func (a *app) openCPU() (*computing, error) {
-	if !slices.Contains(cpu.Classes(), a.class) {
-		return nil, badInput(fmt.Errorf("--class %q: the CPU computes %s", a.class, strings.Join(cpu.Classes(), " or ")))
+	class := a.class
+	if class == autoClass {
+		class = cpu.Fastest()
 	}
-	if cpu.Slow(a.class) {
-		return nil, badInput(fmt.Errorf("--class %s: this processor has no tile registers (AMX), or its system does not lend them: use --class %s", a.class, cpu.Blocked))
+	if !slices.Contains(cpu.Classes(), class) {
+		return nil, badInput(fmt.Errorf("--class %q: the CPU computes %s, or what is fastest: auto", class, strings.Join(cpu.Classes(), " or ")))
 	}
-	be := cpu.New(cpu.Options{Class: a.class, Workers: a.workers})
+	if lacks := cpu.Lacks(class); lacks != "" {
+		return nil, badInput(fmt.Errorf("--class %s: this processor has no %s, or its system does not lend them: use --class %s", class, lacks, autoClass))
+	}
+	be := cpu.New(cpu.Options{Class: class, Workers: a.workers})
 	return &computing{Backend: be, kind: cpuDevice, name: cpuDevice, close: func() error { return nil }}, nil
 }
 

@@ -50,7 +50,7 @@ func (a *app) usualFlags(f *pflag.FlagSet) {
 func (a *app) computeFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.workers, "threads", 0, "`cores` to use (default: all)")
 	f.StringVar(&a.memory, "memory", "", "most `bytes` of memory that the process takes beside the mapped weights, such as 512M (default: no limit; half of the machine's for a packed store or a worker)")
-	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", cpu.Blocked), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), " or "))
+	f.StringVar(&a.class, "class", envOr("LECTOR_CLASS", autoClass), "numeric `class` that the CPU computes: "+strings.Join(cpu.Classes(), ", ")+", or auto, the fastest of this machine")
 	f.BoolVar(&a.float32, "float32", false, "compute products in float32 on a GPU instead of half: slower, another numeric class")
 	a.holding.flags(f)
 	f.StringVar(&a.norm, "mtp-hidden-norm", "grouped", "`how` the draft head reads the residual: grouped or flat")
