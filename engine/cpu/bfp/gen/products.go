@@ -178,8 +178,8 @@ func few(bits, rows int) {
 	s.begin()
 	Load(Param("periods"), left)
 	Label("period")
-	for line := range width * across / lanes {
-		PREFETCHT0(Mem{Base: words, Disp: codesAhead + 64*line})
+	for line := range width * across / lanes { // not into the second cache: the next token comes after all other weights
+		PREFETCHNTA(Mem{Base: words, Disp: codesAhead + 64*line})
 	}
 	s.period(codes/4, func(h, q int) VecVirtual {
 		return from.quad(q, func(n int) Mem { return Mem{Base: words, Disp: 4*across*n + 64*h} })
