@@ -55,6 +55,11 @@ func (p product) runChains(c *chains) {
 	c.manyRows(p.x.n, p)
 }
 
+// near brings near what products with m begin with, from output row on.
+func (c *chains) near(m *ops.Matrix, row int) {
+	fma.Outputs{Then: product{w: m, from: row}.inTiles(c).w, ThenRow: row}.Near(c.set)
+}
+
 // manyRows computes products of the same x, whose matrices have inputs of one kind, for n rows.
 func (c *chains) manyRows(n int, ps ...product) {
 	for i, p := range ps {

@@ -18,13 +18,10 @@ func (b *Backend) ReadsStreams(rows, _ int) bool {
 
 // ReadStreams carries out a read, some rows at a time.
 func (b *Backend) ReadStreams(in ops.StreamRead) {
-	r := b.reads.take()
+	r := b.readOf(in)
 	defer b.reads.put(r)
-	r.asked = in
-	r.streamRead = streamRead{Backend: b, in: &r.asked}
-	r.fit()
 	if b.TakesFew(in.X.Rows) {
-		r.few()
+		b.inPhases(r, r.few()...)
 		return
 	}
 	rows := min(readRows, (in.X.Rows+2*b.workers-1)/(2*b.workers))
@@ -35,6 +32,15 @@ func (b *Backend) ReadStreams(in ops.StreamRead) {
 			read.run()
 		}
 	})
+}
+
+// readOf is a read that fits.
+func (b *Backend) readOf(in ops.StreamRead) *fewRead {
+	r := b.reads.take()
+	r.asked = in
+	r.streamRead = streamRead{Backend: b, in: &r.asked}
+	r.fit()
+	return r
 }
 
 // fit refuses shapes that do not fit, and sets n.

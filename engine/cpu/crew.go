@@ -53,7 +53,7 @@ func (c *crew) run(b *Backend, t task, phases []phase) {
 		b.countJob(j, t)
 	}
 	failed := j.failed.Load()
-	j.task = nil // or it would keep what it refers to
+	j.task, j.begins = nil, nil // or it would keep what they refer to
 	c.jobs.put(j)
 	if failed != nil {
 		panic(*failed)

@@ -49,7 +49,7 @@
 //     and SIMD over outputs, columns, keys or elements, keep each accumulator's order, so they are free.
 //  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
-//  3. An operation is finished when it returns; a panic in one of its goroutines reaches the caller. Those goroutines
+//  3. An operation is finished when it returns, but for those of few rows that a Batch puts off; a panic in one of its goroutines reaches the caller. Those goroutines
 //     look out for the next operation for a fraction of a millisecond, and then end.
 //  4. Weights stay as stored, but for expert records (ops.Arranger) and a copy of those that have a place for one (ops.Panels), which few rows are
 //     multiplied with. An operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each

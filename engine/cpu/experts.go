@@ -20,11 +20,11 @@ func (b *Backend) RunExperts(y, x ops.Tensor, e ops.Experts, t ops.Route) ops.Us
 	run := b.experting.take()
 	defer b.experting.put(run)
 	run.Backend, run.experts, run.route = b, e, t
-	return run.all(y, x)
+	return run.rows(y, x)
 }
 
-// all runs all rows.
-func (t *expertRun) all(y, x ops.Tensor) ops.Usage {
+// rows runs all rows.
+func (t *expertRun) rows(y, x ops.Tensor) ops.Usage {
 	if t.experts.Records != nil {
 		if x.Rows > 0 && !t.resident(y, x) {
 			t.stored(y, x)
@@ -71,15 +71,21 @@ type expertRun struct {
 	expertMemory
 	base int // the first pair in flight
 
+	all  []ops.Expert // of the layer, where all are at hand
+	from ops.Resident // what has them, where they are chosen later
+
 	innerEach, innerBlocks int // columns an item of an expert, and items of an expert
+	innerItems             int // of all experts
 	outerEach              int // columns of y an item
 	innerCalls, outerCall  int // of products: the former is one for all experts of one row each, and others for every pair in flight
+	phases                 [runPhases]phase
 }
 
 // The phases of a run.
 const (
 	runInner = iota
 	runOuter
+	runPhases
 )
 
 // expertMemory is what a call works in. It only grows, and the next call takes it over.
@@ -190,29 +196,33 @@ func (t *expertRun) checkMatrix(m *ops.Matrix, in, out int) {
 // run computes the pairs in flight, which are all of the tile's: their activations, and then the rows of y.
 func (t *expertRun) run() {
 	t.added = t.shared != nil
-	t.inPhases(t, t.innerPhase(), t.outerPhase())
+	t.inPhases(t, t.innerPhase(), t.outerOf(len(t.pair)))
 }
 
-// innerPhase is the activations of the pairs in flight; an item of work is some columns of one expert. Those of the shared one are
-// a last item.
+// innerPhase is the activations of the pairs in flight.
 func (t *expertRun) innerPhase() phase {
-	width := t.experts.Inner
 	first, last := t.active[0].from, t.active[len(t.active)-1].to
-	t.base, t.inside = first, floats(&t.inside, (last-first)*width)
-	t.innerCalls = t.newCalls(1 + last - first)
-	t.innerEach = t.columns(last - first)
-	t.innerBlocks = (width + t.innerEach - 1) / t.innerEach
-	n := len(t.active) * t.innerBlocks
-	if t.shared != nil {
-		n++
-	}
-	return phase{n, 1}
+	t.base = first
+	return t.innerOf(len(t.active), last-first)
 }
 
-// outerPhase is the rows of y; an item of work is some columns, which it takes through all experts, so that the
+// innerOf is the activations of so many pairs of at most so many experts; an item of work is some columns of one expert. Those of the
+// shared one are a last item.
+func (t *expertRun) innerOf(experts, pairs int) phase {
+	t.inside = floats(&t.inside, pairs*t.experts.Inner)
+	t.innerEach = t.columns(pairs)
+	t.innerBlocks = (t.experts.Inner + t.innerEach - 1) / t.innerEach
+	t.innerItems, t.innerCalls = experts*t.innerBlocks, t.newCalls(1+pairs)
+	if t.shared != nil {
+		return phase{t.innerItems + 1, 1}
+	}
+	return phase{t.innerItems, 1}
+}
+
+// outerOf is the rows of y for so many pairs; an item of work is some columns, which it takes through all experts, so that the
 // outputs of all slots are held for those columns only.
-func (t *expertRun) outerPhase() phase {
-	t.outerEach, t.outerCall = t.outputs(len(t.pair), t.experts.Inner), t.newCall()
+func (t *expertRun) outerOf(pairs int) phase {
+	t.outerEach, t.outerCall = t.outputs(pairs, t.experts.Inner), t.newCall()
 	return phase{(t.y.width + t.outerEach - 1) / t.outerEach, 1}
 }
 
@@ -221,11 +231,18 @@ func (t *expertRun) do(s *scratch, phase, from, to int) {
 		switch {
 		case phase == runOuter:
 			t.outer(s, i)
-		case i == len(t.active)*t.innerBlocks:
+		case i == t.innerItems:
 			t.activateShared(s)
-		default:
+		case i < len(t.active)*t.innerBlocks: // rows may have chosen the same
 			t.inner(s, i)
 		}
+	}
+}
+
+// near brings Down near: of the experts that came before it is known which they are.
+func (t *expertRun) near(s *scratch, phase, item int) {
+	if phase == runOuter && s.chains != nil && len(t.active) > 0 {
+		s.chains.near(&t.active[0].Down, item*t.outerEach)
 	}
 }
 

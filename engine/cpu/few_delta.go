@@ -4,6 +4,13 @@ import "lector/engine/ops"
 
 // StepDelta carries out a step for each key head, with the value heads that use it: no other item touches their channels.
 func (b *Backend) StepDelta(d ops.DeltaStep) {
+	step := b.stepOf(d)
+	defer b.steps.put(step)
+	b.inPhases(step, step.phase())
+}
+
+// stepOf is a step that fits.
+func (b *Backend) stepOf(d ops.DeltaStep) *deltaStep {
 	n := d.Dims
 	fit(n.Hk > 0 && n.Hv%n.Hk == 0 && ops.Same(d.QKV, d.Raw) && d.QKV.Cols == 2*n.Hk*n.Dk+n.Hv*n.Dv && ops.Same(d.O, d.Z) && d.O.Cols == n.Hv*n.Dv &&
 		d.O.Rows == d.QKV.Rows && ops.Same(d.A, d.B) && d.A.Rows == d.O.Rows && d.A.Cols == n.Hv && d.S.Rows == n.Hv && d.S.Cols == n.Dk*n.Dv &&
@@ -11,12 +18,11 @@ func (b *Backend) StepDelta(d ops.DeltaStep) {
 		d.Tail.Cols == d.QKV.Cols && d.Tail.Rows == len(d.Conv)/d.QKV.Cols-1 &&
 		ops.Same(d.S, d.OldS) && ops.Same(d.Tail, d.OldTail), "StepDelta", d.O, d.QKV, d.Raw, d.Tail)
 	step := b.steps.take()
-	defer b.steps.put(step)
 	*step = deltaStep{
 		Backend: b, in: d, scan: deltaScan{n, all(d.O), all(d.QKV), all(d.A), all(d.B), d.S.Floats()},
 		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), oldTail: all(d.OldTail), gates: all(d.Z), oldState: d.OldS.Floats(),
 	}
-	b.inPhases(step, phase{n.Hk, 1})
+	return step
 }
 
 type deltaStep struct {
@@ -28,6 +34,8 @@ type deltaStep struct {
 	oldTail          rows
 	oldState         []float32
 }
+
+func (d *deltaStep) phase() phase { return phase{d.in.Dims.Hk, 1} }
 
 func (d *deltaStep) reset() { *d = deltaStep{} }
 

@@ -5,20 +5,43 @@ import "lector/engine/ops"
 // RunShared is RunExperts and the shared expert. Where the experts of few rows are at hand its last product is computed
 // beside theirs.
 func (b *Backend) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.SharedExpert) ops.Usage {
-	fit(ops.Same(y, x) && ops.Same(s.Gate, s.Up) && s.Score.Rows == x.Rows && s.Score.Cols == 1 && s.Down.In == s.Gate.Cols && s.Down.Out == y.Cols &&
-		s.Gate.Rows == x.Rows, "RunShared", y, x, s.Score, s.Gate, s.Up)
-	shapes().FitMatrix("RunShared", &s.Down)
-	run := b.experting.take()
+	run := b.sharedOf(y, x, e, s)
 	defer b.experting.put(run)
-	run.Backend, run.experts, run.route, run.asked = b, e, t, s
-	if b.TakesFew(x.Rows) {
-		run.shared = &run.asked
-	}
-	used := run.all(y, x)
+	run.route = t
+	used := run.rows(y, x)
 	if !run.added && x.Rows > 0 {
 		run.addShared(y)
 	}
 	return used
+}
+
+// sharedOf is a run with the shared expert that fits, without a choice.
+func (b *Backend) sharedOf(y, x ops.Tensor, e ops.Experts, s ops.SharedExpert) *expertRun {
+	fit(ops.Same(y, x) && ops.Same(s.Gate, s.Up) && s.Score.Rows == x.Rows && s.Score.Cols == 1 && s.Down.In == s.Gate.Cols && s.Down.Out == y.Cols &&
+		s.Gate.Rows == x.Rows, "RunShared", y, x, s.Score, s.Gate, s.Up)
+	run := b.experting.take()
+	run.Backend, run.experts, run.asked = b, e, s
+	run.x, run.y = all(x), all(y)
+	shapes().FitMatrix("RunShared", &run.asked.Down)
+	if b.TakesFew(x.Rows) {
+		run.shared = &run.asked
+	}
+	return run
+}
+
+// unchosen prepares a run of few rows whose k experts each are chosen later, out of a list of all.
+func (t *expertRun) unchosen(k int, from ops.Resident, list []ops.Expert) []phase {
+	t.k, t.from, t.all, t.added = k, from, list, true
+	t.phases = [...]phase{t.innerOf(t.x.n*k, t.x.n*k), t.outerOf(t.x.n * k)}
+	return t.phases[:]
+}
+
+// chosen lists the experts that were chosen, once they are.
+func (t *expertRun) chosen(route ops.Route) {
+	t.route = route
+	t.count()
+	t.from.Resident(t.used()) // which counts them: nothing was read meanwhile, so that the list still holds
+	t.listAll()
 }
 
 // addShared adds the shared expert by itself.

@@ -17,9 +17,10 @@ func (b *Backend) TakesFew(rows int) bool { return b.fused() && rows <= fewToget
 type pieces struct {
 	x    rows
 	list []cutProduct
-	n    int // pieces of all
-	call int // of all of them
-	own  ops.Matrix
+	n    int        // pieces of all
+	call int        // of all of them
+	own  ops.Matrix // of one product alone, and
+	y    rows       // what becomes of it
 }
 
 // cutProduct is a product in pieces of `each` outputs, the first of which is piece number `first` of all.
@@ -79,6 +80,11 @@ func (p *pieces) do(s *scratch, _, from, to int) {
 	}
 }
 
+func (p *pieces) near(s *scratch, _, i int) {
+	at := p.at(i)
+	s.chains.near(at.w, at.from)
+}
+
 func (p *pieces) name(int) string { return p.list[0].w.Name }
 
 // LinearAll: ys[i] = x ws[i]ᵀ.
@@ -89,15 +95,14 @@ func (b *Backend) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
 		}
 		return
 	}
-	p := b.cuts.take()
+	p := b.productsOf(x, ys, ws)
 	defer b.cuts.put(p)
-	b.cutAll(p, x, ys, ws)
 	b.inPhases(p, phase{p.n, 1})
 }
 
-// cutAll sets p to the products of x, in one call.
-func (b *Backend) cutAll(p *pieces, x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
-	outputs := 0
+// productsOf are several products of few rows x, in one call.
+func (b *Backend) productsOf(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) *pieces {
+	p, outputs := b.cuts.take(), 0
 	for _, w := range ws {
 		outputs += w.Out
 	}
@@ -109,6 +114,7 @@ func (b *Backend) cutAll(p *pieces, x ops.Tensor, ys []ops.Tensor, ws []*ops.Mat
 		shapes().FitMatrix("LinearAll", ws[i])
 		p.cut(all(y), ws[i], b.share(outputs, ws[i].In))
 	}
+	return p
 }
 
 // share is how many of so many outputs of so many inputs a piece takes: as many as are computed side by side, and more of few

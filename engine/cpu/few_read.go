@@ -14,6 +14,7 @@ type fewRead struct {
 	pieces pieces    // of the product with Down
 	first  int       // items before the columns of x: 1 where there is an Inject, whose few outputs are long chains
 	each   int       // columns of x an item
+	phases [3]phase
 }
 
 // reset forgets what was read, and keeps the memory.
@@ -26,9 +27,9 @@ const (
 	readMix
 )
 
-// few carries out a read of few rows in three steps: norms; the product with Down; and Inject beside the
+// few prepares a read of few rows in three steps: norms; the product with Down; and Inject beside the
 // columns of x, each from its own outputs of Up.
-func (r *fewRead) few() {
+func (r *fewRead) few() []phase {
 	count, width, low := r.in.X.Rows, r.in.Wide.Cols, r.in.Down.Out
 	r.rows = count
 	r.floats = floats(&r.floats, count*(width+low))
@@ -44,7 +45,8 @@ func (r *fewRead) few() {
 	if r.in.Inject.Data != nil {
 		r.first = 1
 	}
-	r.inPhases(r, phase{count * r.n, 1}, phase{r.pieces.n, 1}, phase{r.first + (r.in.X.Cols+r.each-1)/r.each, 1})
+	r.phases = [...]phase{{count * r.n, 1}, {r.pieces.n, 1}, {r.first + (r.in.X.Cols+r.each-1)/r.each, 1}}
+	return r.phases[:]
 }
 
 func (r *fewRead) do(s *scratch, phase, from, to int) {
@@ -62,6 +64,15 @@ func (r *fewRead) do(s *scratch, phase, from, to int) {
 		}
 	default:
 		r.mix(s, from, to)
+	}
+}
+
+func (r *fewRead) near(s *scratch, phase, item int) {
+	switch phase {
+	case readDown:
+		r.pieces.near(s, 0, item)
+	case readMix:
+		s.chains.near(&r.in.Up, max(item-r.first, 0)*r.each)
 	}
 }
 

@@ -155,7 +155,7 @@ func chunks(cuts []int, f func(from, to int)) {
 func refSigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 func refSiLU(x float64) float64    { return x * refSigmoid(x) }
 
-func wait(t *testing.T, b *cpu.Backend) {
+func wait(t *testing.T, b ops.Backend) {
 	t.Helper()
 	if err := b.Wait(context.Background()); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,15 @@ type task interface {
 	do(s *scratch, phase, from, to int)
 }
 
+// begins is a task that is told on the caller's goroutine when a phase begins.
+type begins interface{ begin(phase int) }
+
+// foresees is a task that can bring near what an item of a phase begins with. It is asked while others are at the phase before, whose
+// results it must not look at.
+type foresees interface {
+	near(s *scratch, phase, item int)
+}
+
 // phase is n items, taken in runs of grain.
 type phase struct{ n, grain int }
 
@@ -21,18 +30,18 @@ func (p phase) runs() int { return (p.n + p.grain - 1) / p.grain }
 
 // job is one call of parallel or inPhases. Two cores may be far apart, such that a line of memory goes from one to the other as slowly
 // as a small item runs. So a worker writes where others look only when it begins, when it ends a phase and when it takes
-// of another's part; none counts items for all.
+// of another's part; none counts items for all. What is allocated in 128 bytes, as a job is, begins with a line of memory.
 type job struct {
 	turn   atomic.Uint64 // this use of the job; 0: none may begin any more
 	task   task
 	count  int // of phases
-	phases [maxPhases]phase
+	phases *[maxPhases]phase
 	parts  []part              // one for every worker, of the phase under way
 	seats  []seat              // the same
 	failed atomic.Pointer[any] // what a panic said
 	last   uint64              // the caller's: turns so far
 	laps   *laps               // of a counted job, else nil
-	_      [48]byte            // what is allocated in 256 bytes begins with a line of memory
+	begins begins              // the task, where it wants to know; else nil
 }
 
 const (
@@ -43,7 +52,7 @@ const (
 	maxPhases = gone - 1
 	// gone is a worker's phase when it takes no part any more.
 	gone      = 1<<phaseBits - 1
-	phaseBits = 3
+	phaseBits = 6
 	// maxTurns is how often a job is used: a part has room for so many beside its ends.
 	maxTurns = 1<<(64-2*endBits-phaseBits) - 1
 )
@@ -63,12 +72,13 @@ type seat struct {
 }
 
 func newJob(workers int) *job {
-	return &job{parts: make([]part, workers), seats: make([]seat, workers)}
+	return &job{phases: new([maxPhases]phase), parts: make([]part, workers), seats: make([]seat, workers)}
 }
 
 // set begins a turn, whose caller is worker 0.
 func (j *job) set(t task, phases []phase) {
 	j.task, j.count = t, copy(j.phases[:], phases)
+	j.begins, _ = t.(begins)
 	for i := range phases {
 		p := &j.phases[i]
 		p.grain = max(p.grain, (p.n+maxRuns-1)/maxRuns)
@@ -117,11 +127,23 @@ func (j *job) work(s *scratch, me int, turn uint64) {
 		if p > 0 {
 			j.parts[me].owned = at.number
 			j.seats[me].at.Store(at.number)
+			j.foresee(s, me, p)
 			j.meet(me, at.number)
+		}
+		if me == 0 && j.begins != nil {
+			j.begins.begin(p)
 		}
 		if !j.takeTimed(s, me, at) {
 			return
 		}
+	}
+}
+
+// foresee brings near what worker me begins a phase with.
+func (j *job) foresee(s *scratch, me, phase int) {
+	f, ok := j.task.(foresees)
+	if p := j.phases[phase]; ok && p.n > 0 {
+		f.near(s, phase, min(p.runs()*me/len(j.parts)*p.grain, p.n-1))
 	}
 }
 

@@ -39,32 +39,39 @@ const outputsPerItem = 32
 // Linear: y = x Wᵀ. Work is cut over outputs, and over rows as well where the outputs are too few for all workers;
 // a cut leaves the order of every sum alone.
 func (b *Backend) Linear(y, x ops.Tensor, w ops.Matrix) {
+	m := b.productOf(y, x, w)
+	defer b.cuts.put(m)
+	switch {
+	case m.x.n == 0 || w.Out == 0:
+	case b.TakesFew(m.x.n):
+		b.inPhases(m, b.few(m))
+	case b.fused():
+		b.linearChains(all(y), m.x, &m.own)
+	default:
+		b.linearRows(all(y), m.x, &m.own)
+	}
+}
+
+// productOf is one product, which is not cut yet.
+func (b *Backend) productOf(y, x ops.Tensor, w ops.Matrix) *pieces {
 	if x.Rows != y.Rows || x.Cols != w.In || y.Cols != w.Out { // the message is made only if it is needed
 		fit(false, "Linear "+w.Name, y, x)
 	}
 	m := b.cuts.take()
-	defer b.cuts.put(m)
-	m.own = w
+	m.own, m.x, m.y = w, all(x), all(y)
 	shapes().FitMatrix("Linear", &m.own)
-	if x.Rows == 0 || w.Out == 0 {
-		return
-	}
-	b.linear(all(y), all(x), m)
+	return m
 }
 
-// linear multiplies with the one matrix of m.
-func (b *Backend) linear(out, in rows, m *pieces) {
-	w := &m.own
-	if b.TakesFew(in.n) {
-		m.x, m.call = in, b.newCall()
-		m.cut(out, w, b.share(w.Out, w.In))
-		b.inPhases(m, phase{m.n, 1})
-		return
-	}
-	if b.fused() {
-		b.linearChains(out, in, w)
-		return
-	}
+// few cuts one product of few rows.
+func (b *Backend) few(m *pieces) phase {
+	m.call = b.newCall()
+	m.cut(m.y, &m.own, b.share(m.own.Out, m.own.In))
+	return phase{m.n, 1}
+}
+
+// linearRows computes the product in the class cpu-f32.
+func (b *Backend) linearRows(out, in rows, w *ops.Matrix) {
 	blocks := (w.Out + outputsPerItem - 1) / outputsPerItem
 	cuts := min(max(1, 4*b.workers/blocks), max(1, in.n/16))
 	each := (in.n + cuts - 1) / cuts

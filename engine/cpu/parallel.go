@@ -124,7 +124,11 @@ func (b *Backend) inPhases(t task, phases ...phase) {
 		return
 	}
 	s := b.scratch.get(b)
+	told, _ := t.(begins)
 	for i, p := range phases {
+		if told != nil {
+			told.begin(i)
+		}
 		if p.n > 0 {
 			s.end = p.n
 			b.alone(t, s, i, p.n)

@@ -52,18 +52,24 @@ func (t *expertRun) resident(y, x ops.Tensor) bool {
 	}
 	t.x, t.y = all(x), all(y)
 	t.count()
-	used := 0
-	for _, n := range t.counts {
-		used += min(n, 1)
-	}
-	list := r.Resident(used)
-	if len(list) == 0 {
+	if t.all = r.Resident(t.used()); len(t.all) == 0 {
 		return false
 	}
-	t.list(func(e int) ops.Expert { return list[e] })
+	t.listAll()
 	t.run()
 	return true
 }
+
+// used is how many experts rows go to.
+func (t *expertRun) used() (n int) {
+	for _, pairs := range t.counts {
+		n += min(pairs, 1)
+	}
+	return n
+}
+
+// listAll lists the counted pairs, where all experts are at hand.
+func (t *expertRun) listAll() { t.list(func(e int) ops.Expert { return t.all[e] }) }
 
 // together takes records that can all be there at once as those in memory.
 func (t *expertRun) together(sweep ops.Sweep) error {

@@ -4,9 +4,13 @@ import "lector/engine/ops"
 
 // route holds k experts and weights for every row, in slot order.
 type route struct {
+	*Backend
 	k       int
 	experts []int32
 	weights []float32
+	logits  rows
+	renorm  bool
+	then    *expertRun // that is put off until the choice is made; nil where none is
 }
 
 // Row returns the experts of row r in slot order and their weights.
@@ -16,25 +20,49 @@ func (t *route) Row(r int) (experts []int32, weights []float32) {
 
 // Route: softmax over the logits of a row, then the k best by (probability descending, index ascending).
 func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
-	fit(k > 0 && k <= logits.Cols, "Route", logits)
-	t := &route{k, make([]int32, logits.Rows*k), make([]float32, logits.Rows*k)}
-	in := all(logits)
-	b.parallel(logits.Rows, grain(logits.Cols*(8+k)), func(s *scratch, from, to int) {
-		prob := floats(&s.values, logits.Cols)
-		for r := from; r < to; r++ {
-			copy(prob, in.at(r))
-			sum := b.softmax(prob)
-			for e, v := range prob {
-				prob[e] = float32(float64(v) / sum)
-			}
-			experts, weights := t.Row(r)
-			best(experts, weights, prob)
-			if renorm {
-				normalise(weights)
-			}
-		}
-	})
+	t := b.routeOf(logits, k, renorm)
+	b.inPhases((*routeRows)(t), phase{logits.Rows, grain(logits.Cols * (8 + k))})
 	return t
+}
+
+// routeOf is a choice that is not made yet.
+func (b *Backend) routeOf(logits ops.Tensor, k int, renorm bool) *route {
+	fit(k > 0 && k <= logits.Cols, "Route", logits)
+	return &route{b, k, make([]int32, logits.Rows*k), make([]float32, logits.Rows*k), all(logits), renorm, nil}
+}
+
+// routeRows chooses for rows of a route, an item each.
+type routeRows route
+
+func (t *routeRows) do(s *scratch, _, from, to int) { (*route)(t).choose(s, from, to) }
+
+func (t *routeRows) name(int) string { return "Route" }
+
+// do chooses for all rows, and lists the experts for what is put off until then.
+func (t *route) do(s *scratch, _, _, _ int) {
+	t.choose(s, 0, t.logits.n)
+	if t.then != nil {
+		t.then.chosen(t)
+	}
+}
+
+func (t *route) name(int) string { return "Route" }
+
+// choose chooses for rows [from, to).
+func (t *route) choose(s *scratch, from, to int) {
+	prob := floats(&s.values, t.logits.width)
+	for r := from; r < to; r++ {
+		copy(prob, t.logits.at(r))
+		sum := t.softmax(prob)
+		for e, v := range prob {
+			prob[e] = float32(float64(v) / sum)
+		}
+		experts, weights := t.Row(r)
+		best(experts, weights, prob)
+		if t.renorm {
+			normalise(weights)
+		}
+	}
 }
 
 // best fills the slots with the highest probabilities, the lower index first where they are equal.

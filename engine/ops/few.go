@@ -13,6 +13,12 @@ type FewRows interface {
 	RunShared(y, x Tensor, e Experts, t Route, s SharedExpert) Usage
 }
 
+// Batcher is what a Backend may be besides: one that can put off operations, to run several as one piece of work.
+type Batcher interface {
+	// Batch is the same backend, whose operations may run late.
+	Batch() Backend
+}
+
 // SharedExpert is the expert that every row goes to: what its first products gave, and its last matrix.
 type SharedExpert struct {
 	Score, Gate, Up Tensor // [T, 1], [T, inner] twice

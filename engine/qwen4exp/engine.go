@@ -45,6 +45,7 @@ type Options struct {
 // Engine implements engine.Engine over a checkpoint and a backend.
 type Engine struct {
 	be         ops.Backend
+	late       ops.Backend // the same for a pass, which waits before it reads: operations may run late
 	checkpoint *weights.Checkpoint
 	net        *network
 	opt        Options
@@ -89,7 +90,10 @@ func Open(c *weights.Checkpoint, be ops.Backend, opt Options) (*Engine, error) {
 	if be.Grid()%net.Ratio != 0 {
 		return nil, fmt.Errorf("open model %s: class %s has a grid of %d tokens, not a multiple of the indexer's %d", c.Name(), be.Class(), be.Grid(), net.Ratio)
 	}
-	e := &Engine{be: be, checkpoint: c, net: net, opt: opt, choices: net.Vocab, turn: make(chan struct{}, 1)}
+	e := &Engine{be: be, late: be, checkpoint: c, net: net, opt: opt, choices: net.Vocab, turn: make(chan struct{}, 1)}
+	if b, ok := be.(ops.Batcher); ok {
+		e.late = b.Batch()
+	}
 	if opt.Tokens > 0 {
 		e.choices = min(opt.Tokens, net.Vocab)
 	}

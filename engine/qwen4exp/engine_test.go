@@ -91,6 +91,9 @@ var errInjected = errors.New("injected failure")
 
 func newFlaky() *flaky { return &flaky{Backend: cpu.New(cpu.Options{})} }
 
+// Batch is f itself, which counts its waits.
+func (f *flaky) Batch() ops.Backend { return f }
+
 // Grid is a small one where a test wants to cross many cells.
 func (f *flaky) Grid() int { return cmp.Or(f.grid, f.Backend.Grid()) }
 

@@ -38,7 +38,7 @@ type pass struct {
 // newPass starts a pass over rows; the clock starts now.
 func newPass(ctx context.Context, s *Sequence, rows int, stats *engine.ChunkStats) *pass {
 	f := &pass{
-		be: s.engine.be, dims: &s.net.dims, ctx: ctx, stats: stats, timer: newTimer(s.engine.be), whole: &s.engine.scratch.tensors, view: s.view,
+		be: s.engine.late, dims: &s.net.dims, ctx: ctx, stats: stats, timer: newTimer(s.engine.late), whole: &s.engine.scratch.tensors, view: s.view,
 		store: s.engine.store, gathering: map[*ple]ngrams{},
 	}
 	return f.of(rows, s.st.pos, nil)

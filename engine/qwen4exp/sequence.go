@@ -77,8 +77,8 @@ func (s *Sequence) admit(tokens []engine.Token, limit int) error {
 
 // batch runs body as one all-or-nothing step over rows new tokens: on failure the fixed state is put back.
 func (s *Sequence) batch(ctx context.Context, rows int, body func(f *pass) error) (engine.ChunkStats, error) {
-	be := s.engine.be
 	return s.run(ctx, rows, func(f *pass) error {
+		be := f.be
 		s.st.save(f)
 		err := body(f)
 		if err == nil {
@@ -113,6 +113,7 @@ func (s *Sequence) run(ctx context.Context, rows int, body func(f *pass) error) 
 	before := s.engine.read()
 	f := newPass(ctx, s, rows, &stats)
 	if err := body(f); err != nil {
+		_ = f.be.Wait(context.WithoutCancel(ctx)) // for what is left of it, which err stands for
 		return engine.ChunkStats{}, storageError(err)
 	}
 	if used := s.engine.read().Sub(before); s.engine.store != nil {

@@ -1,0 +1,227 @@
+package cpu
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"lector/engine/ops"
+)
+
+// batch is a Backend that puts off operations of few rows: they are phases of one job, which runs before any other operation, and
+// at Wait. Handing out work for each of them takes about as long as the work. It takes the backend's operations one by one, so
+// that none can be forgotten. It may be used from several goroutines as the backend may.
+type batch struct {
+	b *Backend
+
+	mu     sync.Mutex
+	steps  []batchStep
+	phases []phase
+	used   []puttable // what steps work in
+
+	part, under ops.Part // of the operations to come, and what time is counted as
+	spent       [ops.Parts]time.Duration
+	last        time.Time // up to which it is counted
+}
+
+// batchStep is a phase of a task.
+type batchStep struct {
+	task  task
+	phase int
+	part  ops.Part
+}
+
+// puttable is a task that goes back to where it was taken from.
+type puttable interface {
+	task
+	putBack(b *Backend)
+}
+
+func (p *pieces) putBack(b *Backend)    { b.cuts.put(p) }
+func (r *fewRead) putBack(b *Backend)   { b.reads.put(r) }
+func (d *deltaStep) putBack(b *Backend) { b.steps.put(d) }
+func (t *expertRun) putBack(b *Backend) { b.experting.put(t) }
+func (t *route) putBack(*Backend)       {} // whoever asked for it has it
+
+var (
+	_ ops.Batcher = (*Backend)(nil)
+	_ interface {
+		ops.Backend
+		ops.FewRows
+		ops.StreamReader
+		ops.Picker
+		ops.Late
+	} = (*batch)(nil)
+)
+
+// Batch implements ops.Batcher. Nothing but the time at which operations run differs, and the bits are the same.
+func (b *Backend) Batch() ops.Backend { return &batch{b: b, last: time.Now()} }
+
+// later puts off a task.
+func (q *batch) later(t puttable, phases ...phase) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.phases)+len(phases) > maxPhases {
+		q.flush()
+	}
+	for i := range phases {
+		q.steps = append(q.steps, batchStep{t, i, q.part})
+	}
+	q.phases, q.used = append(q.phases, phases...), append(q.used, t)
+}
+
+// now runs what was put off, and returns the backend for an operation that is not.
+func (q *batch) now() *Backend {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flush()
+	return q.b
+}
+
+func (q *batch) flush() {
+	if len(q.steps) == 0 {
+		return
+	}
+	defer q.drop()
+	q.b.inPhases(q, q.phases...)
+}
+
+// drop forgets what was put off.
+func (q *batch) drop() {
+	for _, t := range q.used {
+		t.putBack(q.b)
+	}
+	clear(q.used)
+	clear(q.steps)
+	q.steps, q.phases, q.used = q.steps[:0], q.phases[:0], q.used[:0]
+	q.charge(q.part)
+}
+
+func (q *batch) do(s *scratch, phase, from, to int) {
+	t := &q.steps[phase]
+	t.task.do(s, t.phase, from, to)
+}
+
+func (q *batch) near(s *scratch, phase, item int) {
+	t := &q.steps[phase]
+	if f, ok := t.task.(foresees); ok {
+		f.near(s, t.phase, item)
+	}
+}
+
+func (q *batch) name(phase int) string { return nameOf(q.steps[phase].task, q.steps[phase].phase) }
+
+// begin counts the time so far where another part begins.
+func (q *batch) begin(phase int) {
+	if part := q.steps[phase].part; part != q.under {
+		q.charge(part)
+	}
+}
+
+// charge counts the time so far, and says what the time from here on is counted as.
+func (q *batch) charge(next ops.Part) {
+	now := time.Now()
+	q.spent[q.under] += now.Sub(q.last)
+	q.last, q.under = now, next
+}
+
+// Mark implements ops.Late.
+func (q *batch) Mark(part ops.Part) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.part = part
+	if len(q.steps) == 0 {
+		q.charge(part)
+	}
+}
+
+// Spent implements ops.Late.
+func (q *batch) Spent() [ops.Parts]time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.steps) == 0 {
+		q.charge(q.part)
+	}
+	return q.spent
+}
+
+// Err implements ops.Late.
+func (q *batch) Err() error {
+	q.b.failed.Lock()
+	defer q.b.failed.Unlock()
+	return q.b.err
+}
+
+// Wait runs what was put off.
+func (q *batch) Wait(ctx context.Context) error { return q.now().Wait(ctx) }
+
+// Linear implements ops.Dense.
+func (q *batch) Linear(y, x ops.Tensor, w ops.Matrix) {
+	if !q.b.TakesFew(x.Rows) || x.Rows == 0 || w.Out == 0 {
+		q.now().Linear(y, x, w)
+		return
+	}
+	p := q.b.productOf(y, x, w)
+	q.later(p, q.b.few(p))
+}
+
+// LinearAll implements ops.FewRows.
+func (q *batch) LinearAll(x ops.Tensor, ys []ops.Tensor, ws []*ops.Matrix) {
+	if !q.b.TakesFew(x.Rows) || len(ys) == 0 {
+		q.now().LinearAll(x, ys, ws)
+		return
+	}
+	p := q.b.productsOf(x, ys, ws)
+	q.later(p, phase{p.n, 1})
+}
+
+// ReadStreams implements ops.StreamReader.
+func (q *batch) ReadStreams(in ops.StreamRead) {
+	if !q.b.TakesFew(in.X.Rows) {
+		q.now().ReadStreams(in)
+		return
+	}
+	r := q.b.readOf(in)
+	q.later(r, r.few()...)
+}
+
+// StepDelta implements ops.FewRows.
+func (q *batch) StepDelta(d ops.DeltaStep) {
+	step := q.b.stepOf(d)
+	q.later(step, step.phase())
+}
+
+// Route implements ops.MoE.
+func (q *batch) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
+	if !q.b.TakesFew(logits.Rows) || logits.Rows == 0 {
+		return q.now().Route(logits, k, renorm)
+	}
+	t := q.b.routeOf(logits, k, renorm)
+	q.later(t, phase{1, 1})
+	return t
+}
+
+// RunShared implements ops.FewRows. It is put off behind the choice of experts if all of them are at hand.
+func (q *batch) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.SharedExpert) ops.Usage {
+	chosen, _ := t.(*route)
+	r, ok := e.Records.(ops.Resident)
+	if !ok || !q.b.TakesFew(x.Rows) || !q.ends(chosen) {
+		return q.now().RunShared(y, x, e, t, s)
+	}
+	list := r.Resident(0)
+	if list == nil {
+		return q.now().RunShared(y, x, e, t, s)
+	}
+	run := q.b.sharedOf(y, x, e, s)
+	q.later(run, run.unchosen(chosen.k, r, list)...)
+	chosen.then = run
+	return ops.Usage{}
+}
+
+// ends says that t is what was put off last, and that a run of experts fits behind it.
+func (q *batch) ends(t *route) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.steps)
+	return t != nil && n > 0 && n+runPhases <= maxPhases && q.steps[n-1].task == task(t)
+}
