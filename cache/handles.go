@@ -79,13 +79,23 @@ func (s *Space) PutSnapshot(ctx context.Context, id Identity, nodes []Node, hand
 		return Manifest{}, h, fmt.Errorf("stage manifest and handle of %d tokens: %w", m.Tokens, err)
 	}
 	defer func() { err = errors.Join(err, batch.Close()) }()
-	if err := s.putNamed(ctx, manifest); err != nil {
+	both, err := putAll(ctx, batch, []Naming{{manifest.staged, manifest.name}, {last.staged, last.name}})
+	if err == nil && !both {
+		err = s.putNamed(ctx, manifest)
+	}
+	if err != nil {
 		return Manifest{}, h, err
 	}
 	if m, err = s.readBack(ctx, d, decoded); err != nil {
+		if both {
+			err = errors.Join(err, s.Store.Delete(ctx, last.name)) // nobody was told of it
+		}
 		return Manifest{}, h, err
 	}
-	return m, h, s.putNamed(ctx, last)
+	if !both {
+		err = s.putNamed(ctx, last)
+	}
+	return m, h, err
 }
 
 // stageSmall stages small objects where the store itself can keep them. What it returns is closed in any case.

@@ -34,6 +34,34 @@ type Batch interface {
 	Close() error
 }
 
+// Joint is a Batch that can give several of its objects their names at once.
+type Joint interface {
+	Batch
+	// PutAll is Put of each with IfAbsent, in this order, and returns when all are durable, which takes less time. After a
+	// crash on the way as many of the first ones are there as it got to, or all. ErrExists says that a name is taken:
+	// none or the first ones are there, and a caller goes on with Put. So does one who is told errors.ErrUnsupported.
+	PutAll(ctx context.Context, names []Naming) error
+}
+
+// Naming is a name for a staged object.
+type Naming struct {
+	Staged Staged
+	Name   string
+}
+
+// putAll is PutAll of a batch that can. It says whether it did, and else leaves it to the caller to put each.
+func putAll(ctx context.Context, b any, names []Naming) (bool, error) {
+	j, ok := b.(Joint)
+	if !ok {
+		return false, nil
+	}
+	err := j.PutAll(ctx, names)
+	if errors.Is(err, ErrExists) || errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Staged is one object's bytes in a batch. One that hands them to a store as a Summed body has a method Summed, which is
 // called once with their digest, before Put.
 type Staged interface {
@@ -225,8 +253,50 @@ func blobsOf(staged []stagedBlob) []Blob {
 // an error. Errors: those of Space.PutStep.
 func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	var w Written
-	stateName := t.space.stateName(t.args)
 	wrote := make([]bool, len(t.rows)+len(t.state))
+	done, err := t.putAll(ctx)
+	if err != nil {
+		return Node{}, w, err
+	}
+	for i := range wrote {
+		wrote[i] = done
+	}
+	n := t.Node
+	if !done {
+		n, err = t.putEach(ctx, wrote)
+	}
+	if err == nil {
+		for i, b := range t.args.stored(append(blobsOf(t.rows), blobsOf(t.state)...), len(t.rows)) {
+			w.add(b, wrote[i])
+		}
+	}
+	return n, w, err
+}
+
+// putAll stores all of a step at once, where that can be done and nothing of it is there.
+func (t *Step) putAll(ctx context.Context) (bool, error) {
+	if t.node.staged == nil {
+		return false, nil
+	}
+	var names []Naming
+	for _, b := range t.rows {
+		names = append(names, Naming{b.staged, t.space.blobName(b.Digest)})
+	}
+	if !t.args.Named {
+		stateName := t.space.stateName(t.args)
+		for _, b := range t.state {
+			names = append(names, Naming{b.staged, stateName(b.Digest)})
+		}
+	}
+	if t.args.Keep {
+		names = append(names, Naming{t.mark.staged, t.mark.name})
+	}
+	return putAll(ctx, t.batch, append(names, Naming{t.node.staged, t.node.name}))
+}
+
+// putEach stores a step object by object, and says of each blob whether it wrote it.
+func (t *Step) putEach(ctx context.Context, wrote []bool) (Node, error) {
+	stateName := t.space.stateName(t.args)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
 	if t.args.Keep {
@@ -247,13 +317,9 @@ func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return Node{}, w, err
+		return Node{}, err
 	}
-	for i, b := range t.args.stored(append(blobsOf(t.rows), blobsOf(t.state)...), len(t.rows)) {
-		w.add(b, wrote[i])
-	}
-	n, err := t.space.putNode(ctx, t.Node, t.node)
-	return n, w, err
+	return t.space.putNode(ctx, t.Node, t.node)
 }
 
 // Close gives up the staged bytes. Closing twice is harmless.

@@ -152,6 +152,18 @@ func (b mortalBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (s
 	return staged, err
 }
 
+func (b mortalBatch) PutAll(ctx context.Context, names []cache.Naming) error {
+	j, ok := b.Batch.(cache.Joint)
+	if !ok || !b.puts {
+		return errors.ErrUnsupported
+	}
+	var inner []cache.Naming
+	for _, n := range names {
+		inner = append(inner, cache.Naming{Staged: n.Staged.(mortalStaged).Staged, Name: n.Name})
+	}
+	return b.try("put all, the last "+names[len(names)-1].Name, func() error { return j.PutAll(ctx, inner) })
+}
+
 func (b mortalBatch) Sync(ctx context.Context) error {
 	return b.try("sync the spool", func() error { return b.Batch.Sync(ctx) })
 }

@@ -26,6 +26,7 @@ func RunStager(t *testing.T, open func(t *testing.T) (cache.Stager, cache.Store)
 		{"cancelled", stagedCancelled},
 		{"at once", stagedAtOnce},
 		{"not synced", stagedNotSynced},
+		{"all at once", stagedTogether},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st, store := open(t)
@@ -57,6 +58,48 @@ func stage(t *testing.T, st cache.Stager, bodies ...string) (cache.Batch, []cach
 		t.Fatalf("Sync: %v", err)
 	}
 	return batch, out
+}
+
+// Objects that are named together are there as if each had been put, and a name that is taken stays as it is.
+func stagedTogether(t *testing.T, st cache.Stager, store cache.Store) {
+	batch, staged := stage(t, st, "rows of a chunk", "node", "rows of another chunk", "mark")
+	together, ok := batch.(cache.Joint)
+	if !ok {
+		return // each is put
+	}
+	blob, node, more := hexName("t/blobs/", 1), hexName("t/nodes/", 2), hexName("t/blobs/", 3)
+	err := together.PutAll(t.Context(), []cache.Naming{{Staged: staged[0], Name: blob}, {Staged: staged[1], Name: node}})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = together.PutAll(t.Context(), []cache.Naming{{Staged: staged[2], Name: more}, {Staged: staged[3], Name: node}})
+	if !errors.Is(err, cache.ErrExists) {
+		t.Errorf("one name is taken: %v, want ErrExists", err)
+	}
+	if err := staged[2].Put(t.Context(), more, cache.IfAbsent); err != nil && !errors.Is(err, cache.ErrExists) {
+		t.Errorf("put of one that may be there: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]context.Context{"../out": t.Context(), "t/late": ctx} {
+		if err := together.PutAll(c, []cache.Naming{{Staged: staged[3], Name: name}}); err == nil {
+			t.Errorf("%s was put", name)
+		}
+	}
+	if err := batch.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{blob: "rows of a chunk", node: "node", more: "rows of another chunk"} {
+		if got := get(t, store, name); got != want {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+	if got := listed(t, store, ""); len(got) != 3 {
+		t.Errorf("the store lists %v", got)
+	}
 }
 
 // What a power cut could take gets no name.

@@ -10,13 +10,33 @@
 //     asking first would leave a gap.
 //  3. No name and no symbolic link leads out of the folder.
 //
+// Objects that are put together (cache.Joint) would wait for the disk several times: for the bytes, for the names of those that
+// others name, for theirs. A log has it wait for the bytes and once more. Each open store has one, a file of the folder "log~"
+// that it holds a lock on, beside the staged files. One record says of all objects which name each gets, in order, and holds the
+// bytes of the small ones; when that is on the disk, the names are made and nothing waits. Half a second later the store
+// settles: bytes and names are synced, the log says so, and only then do the staged files go. What makes that safe:
+//
+//   - A record is written when the bytes that it does not hold are durable, and nobody sees a name before the record is.
+//     Whenever the power goes, the names follow from the log alone; a record that is torn has a digest that is none, and its
+//     put has not returned.
+//   - Open carries out the logs whose lock is free, whose stores are dead, before it does anything else, and Delete does. Both
+//     give each name again in the order of the record, replace a small object that a power cut tore (its beginning, and nothing
+//     or zeros behind it) and nothing else, sync all, and remove the log last. So it may end at any point and begin again.
+//   - A name that is to be deleted is settled first, so that no log gives it again. (Of another store that lives and put it
+//     within that half second it may come back whole, if that one dies then: a deletion is not synced.)
+//   - A put that meets a taken name half-way settles, so that the rest of its record gets no name at another time.
+//
+// A lector that knows no logs sees no object in "log~" and removes nothing there. On a folder where the power went it may miss
+// what was put last, and find a small object torn (an error, since all are checked), until one that knows logs has opened it. A
+// log of a newer version is refused. Where files cannot be locked there is no log, and puts wait as often as they must.
+//
 // A store that is opened with Options.Unsynced leaves the disk out of promise 1: nothing waits for it. What it has stored
 // survives the death of every process, and a power cut or a crash of the system may take what was stored last, names before
 // bytes or bytes before names. It is for scratch, and for what can be read again.
 //
 // An object whose name ends in a digest lies in a folder of the digest's first two letters, so that no folder
 // grows too large: a/blobs/3fa1… is the file a/blobs/3f/3fa1…. Half-written files lie in the folder "tmp~", which
-// is the name of no object; Open removes those that are older than an hour. Files are 0600 and folders 0700.
+// is the name of no object, as is "log~"; Open removes those that are older than an hour. Files are 0600 and folders 0700.
 //
 // It refuses a file system without hard links. On one that does not tell capitals apart, names that differ in
 // capitals only are one object. A name that is also the beginning of another up to a slash cannot be stored.
@@ -50,6 +70,10 @@ type Store struct {
 	root    disk.Root
 	options Options
 	settled settled
+	journal journal
+
+	inline   int64         // an object of at most so many bytes lies in the log itself
+	settling time.Duration // how long the log alone may keep names
 }
 
 // Options are the settings of a Store. The zero value is the default.
@@ -83,7 +107,7 @@ func OpenWith(folder string, o Options) (*Store, error) {
 
 // OpenRoot is OpenWith of a folder that is open already. It closes the root when it fails; Close does later.
 func OpenRoot(root disk.Root, o Options) (*Store, error) {
-	s := &Store{root: root, options: o}
+	s := &Store{root: root, options: o, inline: inlineBytes, settling: logTime}
 	if err := s.sweep(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -91,15 +115,24 @@ func OpenRoot(root disk.Root, o Options) (*Store, error) {
 }
 
 // Close releases the folder. Calls in progress fail.
-func (s *Store) Close() error { return errors.Join(s.settled.forget(), s.root.Close()) }
+func (s *Store) Close() error {
+	return errors.Join(s.closeLog(), s.settled.forget(), s.root.Close())
+}
 
 // sweep makes the folder of temporary files, and removes the old ones.
 func (s *Store) sweep() error {
-	if err := s.root.MkdirAll(tempFolder, 0o700); err != nil {
+	for _, folder := range []string{tempFolder, logFolder} {
+		if err := s.root.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := s.recover(); err != nil {
 		return err
 	}
-	if err := s.syncFolders(tempFolder + "/any"); err != nil {
-		return err // a file system that cannot sync folders is refused now, not at the first put
+	for _, folder := range []string{tempFolder, logFolder} {
+		if err := s.syncFolders(folder + "/any"); err != nil {
+			return err // a file system that cannot sync folders is refused now, not at the first put
+		}
 	}
 	entries, err := s.readFolder(tempFolder)
 	if err != nil {
@@ -216,6 +249,9 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	}
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if err := s.unlog(file); err != nil {
+		return fail("delete", name, err)
 	}
 	if err := s.root.Remove(file); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func TestPlacesAndModes(t *testing.T) {
 			t.Errorf("folder %s has the mode %v", name, mode)
 		}
 	}
-	if len(got) != 4+8 { // 4 objects; tmp~, t, t/blobs, t/blobs/2d, t/rolling, t/rolling/job, t/rolling/job/2d, 2d
+	if len(got) != 4+9 { // 4 objects; tmp~, log~, t, t/blobs, t/blobs/2d, t/rolling, t/rolling/job, t/rolling/job/2d, 2d
 		t.Errorf("folder holds %v", got)
 	}
 	if err := s.Delete(t.Context(), "t/rolling/job/"+digest); err != nil {
@@ -183,7 +184,7 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	if got := files(t, root); len(got) != 1 {
+	if got := files(t, root); len(got) != 2 { // tmp~ and log~
 		t.Errorf("folder holds %v", got)
 	}
 }
@@ -261,7 +262,10 @@ func TestClosedFolder(t *testing.T) {
 }
 
 // child makes this test binary a writer of its own, which TestProcesses and TestKilledWriter start.
-var child = flag.String("child", "", "folder of a store to write to, instead of running tests")
+var (
+	child    = flag.String("child", "", "folder of a store to write to, instead of running tests")
+	together = flag.Bool("together", false, "have the child put each object with one that names it, at once")
+)
 
 const childObjects = 12
 
@@ -285,7 +289,7 @@ func writeObjects(folder string) error {
 	for i := range childObjects {
 		body := strings.Repeat(fmt.Sprint(i), 20000)
 		name := "t/blobs/" + cache.Sum([]byte(body)).String()
-		err := s.Put(context.Background(), name, strings.NewReader(body), int64(len(body)), cache.IfAbsent)
+		err := writeObject(s, name, body)
 		if err == nil {
 			fmt.Println("won", name)
 		} else if !errors.Is(err, cache.ErrExists) {
@@ -295,10 +299,35 @@ func writeObjects(folder string) error {
 	return s.Close()
 }
 
+// namesFolder holds objects that hold the names of others.
+const namesFolder = "t/handles/"
+
+func writeObject(s *dir.Store, name, body string) error {
+	ctx := context.Background()
+	if !*together {
+		return s.Put(ctx, name, strings.NewReader(body), int64(len(body)), cache.IfAbsent)
+	}
+	s.InlineBytes(1000)
+	batch, err := s.Stage(ctx, []int64{int64(len(body) + len(name))})
+	if err != nil {
+		return err
+	}
+	object, err := batch.Add(ctx, strings.NewReader(body), int64(len(body)))
+	if err != nil {
+		return err
+	}
+	handle, err := batch.Add(ctx, strings.NewReader(name), int64(len(name)))
+	if err != nil {
+		return err
+	}
+	names := []cache.Naming{{Staged: object, Name: name}, {Staged: handle, Name: namesFolder + path.Base(name)}}
+	return errors.Join(batch.Sync(ctx), batch.(cache.Joint).PutAll(ctx, names), batch.Close())
+}
+
 // startChild starts a writer, whose lines come from the returned reader.
-func startChild(t *testing.T, folder string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, folder string, more ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-child="+folder)
+	cmd := exec.Command(os.Args[0], append(more, "-child="+folder)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -344,33 +373,56 @@ func TestProcesses(t *testing.T) {
 func TestKilledWriter(t *testing.T) {
 	root := t.TempDir()
 	for kill := range 4 {
-		cmd, out := startChild(t, root)
-		for seen := 0; seen <= 2*kill && out.Scan(); {
-			if strings.HasPrefix(out.Text(), "won ") {
-				seen++
+		killWriter(t, root, kill)
+	}
+}
+
+// The same of one that puts several at once: none that names another is there without that.
+func TestKilledWriterOfSeveral(t *testing.T) {
+	root := t.TempDir()
+	for kill := range 4 {
+		killWriter(t, root, kill, "-together")
+		s := open(t, root)
+		for _, name := range listed(t, s, namesFolder) {
+			if _, err := s.Stat(t.Context(), "t/blobs/"+path.Base(name)); err != nil {
+				t.Errorf("%s is there, and: %v", name, err)
 			}
 		}
-		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if left := logs(t, root); len(left) != 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+// killWriter kills a writer some time after it has begun, and checks what it leaves.
+func killWriter(t *testing.T, root string, kill int, more ...string) {
+	t.Helper()
+	cmd, out := startChild(t, root, more...)
+	for seen := 0; seen <= 2*kill && out.Scan(); {
+		if strings.HasPrefix(out.Text(), "won ") {
+			seen++
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed, or done before that
+	s := open(t, root)
+	names := listed(t, s, "t/blobs/")
+	if kill == 0 && len(names) == 0 {
+		t.Error("nothing was stored before the writer was killed")
+	}
+	for _, name := range names {
+		r, err := s.Get(t.Context(), name, 0, -1)
+		if err != nil {
 			t.Fatal(err)
 		}
-		_ = cmd.Wait() // killed, or done before that
-		s := open(t, root)
-		names := listed(t, s, "")
-		if kill == 0 && len(names) == 0 {
-			t.Error("nothing was stored before the writer was killed")
+		b, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
 		}
-		for _, name := range names {
-			r, err := s.Get(t.Context(), name, 0, -1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := io.ReadAll(r)
-			if err := errors.Join(err, r.Close()); err != nil {
-				t.Fatal(err)
-			}
-			if got := cache.Sum(b).String(); !strings.HasSuffix(name, got) {
-				t.Errorf("%s holds bytes of %s", name, got)
-			}
+		if got := cache.Sum(b).String(); !strings.HasSuffix(name, got) {
+			t.Errorf("%s holds bytes of %s", name, got)
 		}
 	}
 }

@@ -23,12 +23,33 @@ type promised struct {
 // Whenever the power goes, a handle that was promised is there, each that is there is whole, and a document that was being
 // read comes to the handle of a calm run.
 func TestPowerFailure(t *testing.T) {
-	everyEnd(t, dir.Options{}, disktest.Fates)
+	everyEnd(t, ending{fates: disktest.Fates})
 }
+
+// The same where the log names files, as it does for what is not small.
+func TestPowerFailureOfFilesOfTheLog(t *testing.T) {
+	everyEnd(t, ending{fates: disktest.Fates, inline: 100})
+}
+
+// Whenever a process dies, the next that opens the folder goes on from the log.
+func TestDeathOfAWriter(t *testing.T) {
+	for _, inline := range []int64{100, 1 << 20} {
+		everyEnd(t, ending{fates: death, inline: inline})
+	}
+}
+
+// ending is how writers of a store end.
+type ending struct {
+	options dir.Options
+	fates   func(seed uint64) []disktest.Fate
+	inline  int64 // of the store; 0: its own
+}
+
+func death(uint64) []disktest.Fate { return []disktest.Fate{disktest.Death()} }
 
 // Whenever a process dies, and nothing else does, the same holds of a store that does not wait for the disk.
 func TestDeathOfAnUnsyncedWriter(t *testing.T) {
-	everyEnd(t, dir.Options{Unsynced: true}, func(uint64) []disktest.Fate { return []disktest.Fate{disktest.Death()} })
+	everyEnd(t, ending{options: dir.Options{Unsynced: true}, fates: death})
 }
 
 // A store that is not synced does not wait for the disk at all.
@@ -52,17 +73,21 @@ func TestUnsyncedSyncsNothing(t *testing.T) {
 }
 
 // everyEnd reads two documents, ends that after each effect, as the fates have it, and looks at what is found.
-func everyEnd(t *testing.T, o dir.Options, fates func(seed uint64) []disktest.Fate) {
+func everyEnd(t *testing.T, e ending) {
 	t.Helper()
 	recorder, err := disktest.Record(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := dir.OpenRoot(recorder, o)
+	s, err := dir.OpenRoot(recorder, e.options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.SettleLate() // at the end: what happens then is the same
+	if e.inline != 0 {
+		s.InlineBytes(e.inline)
+	}
 	space := &cache.Space{Store: s}
 	var promises []promised
 	for i, tokens := range [][]int32{cachetest.Count(5, 20), append(cachetest.Count(5, 8), 900, 901)} { // they share a cell
@@ -76,9 +101,12 @@ func everyEnd(t *testing.T, o dir.Options, fates func(seed uint64) []disktest.Fa
 		}
 		promises = append(promises, promised{recorder.Effects(), h, tokens})
 	}
+	if err := s.Close(); err != nil { // which has effects, too
+		t.Fatal(err)
+	}
 	seen := map[string]int{}
 	for n := range recorder.Effects() + 1 {
-		for _, fate := range fates(uint64(n)) {
+		for _, fate := range e.fates(uint64(n)) {
 			found := t.TempDir()
 			said, err := recorder.Replay(n, fate, found)
 			if err != nil {

@@ -29,7 +29,8 @@ func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size i
 			return err
 		}
 	}
-	temp, f, err := s.beginTemp(ctx, body, size)
+	temp := path.Join(tempFolder, rand.Text())
+	f, err := s.beginTemp(ctx, temp, body, size)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, explain(err))
 	}
@@ -83,10 +84,9 @@ func (s *Store) taken(ctx context.Context, name, file string) (bool, error) {
 
 // beginTemp writes exactly size bytes of body to a temporary file, which is open then and may be synced, and leaves none
 // behind on failure.
-func (s *Store) beginTemp(ctx context.Context, body io.ReadSeeker, size int64) (temp string, f disk.File, err error) {
-	temp = path.Join(tempFolder, rand.Text())
+func (s *Store) beginTemp(ctx context.Context, temp string, body io.ReadSeeker, size int64) (f disk.File, err error) {
 	if f, err = s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if s.options.Unsynced {
 		err = cache.CopyExactly(ctx, f, body, size)
@@ -98,9 +98,9 @@ func (s *Store) beginTemp(ctx context.Context, body io.ReadSeeker, size int64) (
 	if err != nil {
 		f.Close()
 		s.root.Remove(temp) // the write's own failure is what counts; Open sweeps what is left
-		return "", nil, err
+		return nil, err
 	}
-	return temp, f, nil
+	return f, nil
 }
 
 // finish syncs files that are written, unless the store does not, and closes them.
@@ -115,9 +115,17 @@ func (s *Store) finish(files ...disk.File) error {
 	return errors.Join(errs...)
 }
 
-// publish gives the temporary file its name, in a folder that it makes where it is not there, and syncs the folders. When
-// that sync fails the name stays: another writer may have synced it and rely on it.
+// publish gives the temporary file its name and syncs the folders. When that sync fails the name stays: another writer may
+// have synced it and rely on it.
 func (s *Store) publish(temp, file string, name func(from, to string) error) error {
+	if err := s.link(temp, file, name); err != nil {
+		return err
+	}
+	return s.syncFolders(file)
+}
+
+// link gives the temporary file its name, in a folder that it makes where it is not there.
+func (s *Store) link(temp, file string, name func(from, to string) error) error {
 	err := name(temp, file)
 	for try := 0; try < publishTries && errors.Is(err, fs.ErrNotExist); try++ {
 		err = s.root.MkdirAll(path.Dir(file), 0o700)
@@ -128,8 +136,5 @@ func (s *Store) publish(temp, file string, name func(from, to string) error) err
 			err = name(temp, file)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.syncFolders(file)
+	return err
 }

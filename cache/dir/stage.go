@@ -1,12 +1,14 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"sync"
 
@@ -14,12 +16,25 @@ import (
 	"lector/cache/disk"
 )
 
-var _ cache.Stager = (*Store)(nil)
+var (
+	_ cache.Stager = (*Store)(nil)
+	_ cache.Joint  = (*batch)(nil)
+)
 
-// Stage implements cache.Stager: staged bytes lie in the folder of temporary files, synced, and a name is a link to
-// them. There is always room: they take no more than the object will.
+// Stage implements cache.Stager: staged bytes lie in files beside the log, synced, and a name is a link to them; those of a
+// small object wait in memory. There is always room: they take no more than the object will.
 func (s *Store) Stage(ctx context.Context, sizes []int64) (cache.Batch, error) {
 	b := &batch{store: s}
+	if !s.options.Unsynced {
+		s.journal.mu.Lock()
+		defer s.journal.mu.Unlock()
+		if err := s.begin(); err != nil {
+			return nil, fmt.Errorf("begin log: %w", explain(err))
+		}
+		if b.log = s.journal.id; b.log != "" {
+			s.journal.users++
+		}
+	}
 	for _, n := range sizes {
 		b.left += n
 	}
@@ -29,6 +44,7 @@ func (s *Store) Stage(ctx context.Context, sizes []int64) (cache.Batch, error) {
 // batch is the temporary files of one chunk.
 type batch struct {
 	store *Store
+	log   string // whose files they are; "": temporary ones
 
 	mu     sync.Mutex
 	left   int64
@@ -36,10 +52,13 @@ type batch struct {
 	closed bool
 }
 
-// temp is one of them.
+// temp is one of them, or a small object in memory.
 type temp struct {
-	name string
-	file disk.File // nil when it is synced
+	name   string    // of the file; "": none
+	bytes  []byte    // where there is no file
+	file   disk.File // nil when it is synced
+	synced bool
+	kept   bool // the log keeps the file
 }
 
 // Add implements cache.Batch.
@@ -47,18 +66,32 @@ func (b *batch) Add(ctx context.Context, body io.ReadSeeker, size int64) (cache.
 	if err := b.take(size); err != nil {
 		return nil, err
 	}
-	name, f, err := b.store.beginTemp(ctx, body, size)
+	t, err := b.keep(ctx, body, size)
 	if err != nil {
 		return nil, fmt.Errorf("stage %d bytes: %w", size, explain(err))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return nil, errors.Join(errClosed, f.Close(), b.store.forget(name))
-	}
-	t := &temp{name, f}
 	b.temps = append(b.temps, t)
+	if b.closed {
+		return nil, errors.Join(errClosed, b.drop())
+	}
 	return staged{b, t}, nil
+}
+
+// keep holds a small object and writes a large one.
+func (b *batch) keep(ctx context.Context, body io.ReadSeeker, size int64) (*temp, error) {
+	if size <= b.store.inline {
+		var buf bytes.Buffer
+		err := cache.CopyExactly(ctx, &buf, body, size)
+		return &temp{bytes: append([]byte{}, buf.Bytes()...)}, err
+	}
+	name := path.Join(tempFolder, rand.Text())
+	if b.log != "" {
+		name = path.Join(logFolder, b.log+"."+rand.Text())
+	}
+	f, err := b.store.beginTemp(ctx, name, body, size)
+	return &temp{name: name, file: f}, err
 }
 
 var errClosed = errors.New("the batch is closed")
@@ -75,37 +108,65 @@ func (b *batch) take(size int64) error {
 
 // Sync implements cache.Batch.
 func (b *batch) Sync(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	written, err := b.sync()
+	if written && err == nil && b.log != "" {
+		b.store.journal.knows(b.log)
+	}
+	return err
+}
+
+// sync is Sync, and says whether there were files.
+func (b *batch) sync() (written bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var files []disk.File
 	for _, t := range b.temps {
 		if t.file != nil {
 			files = append(files, t.file)
 		}
 	}
+	if len(files) > 0 && b.log != "" { // their names, too: the log will count on them
+		folder, err := b.store.root.OpenFile(logFolder, os.O_RDONLY, 0)
+		if err != nil {
+			return false, fmt.Errorf("sync what is staged: %w", explain(err))
+		}
+		files = append(files, folder)
+	}
 	if err := b.store.finish(files...); err != nil {
-		return fmt.Errorf("sync what is staged: %w", explain(err))
+		return false, fmt.Errorf("sync what is staged: %w", explain(err))
 	}
 	for _, t := range b.temps {
-		t.file = nil
+		t.file, t.synced = nil, true
 	}
-	return nil
+	return len(files) > 0, nil
 }
 
 // Close implements cache.Batch.
 func (b *batch) Close() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	again := b.closed
 	b.closed, b.left = true, 0
+	err := b.drop()
+	b.mu.Unlock() // PutAll takes the lock of the log first
+	if b.log != "" && !again {
+		err = errors.Join(err, b.store.leave())
+	}
+	return err
+}
+
+// drop removes the files that the log does not keep.
+func (b *batch) drop() error {
 	var errs []error
 	for _, t := range b.temps {
 		if t.file != nil {
 			t.file.Close() // only given up; a sync that failed has closed it
 		}
-		errs = append(errs, b.store.forget(t.name))
+		if t.name != "" && !t.kept {
+			errs = append(errs, b.store.forget(t.name))
+		}
 	}
 	b.temps = nil
 	return errors.Join(errs...)
@@ -133,13 +194,13 @@ func (t staged) Put(ctx context.Context, name string, how cache.PutMode) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.batch.mu.Lock()
-	synced := t.temp.file == nil
-	t.batch.mu.Unlock()
-	if !synced {
-		return fmt.Errorf("put %s: its bytes are not synced", name)
+	if err := t.ready(name); err != nil {
+		return err
 	}
 	store := t.batch.store
+	if b := t.temp.bytes; b != nil {
+		return store.Put(ctx, name, bytes.NewReader(b), int64(len(b)), how)
+	}
 	if how == cache.IfAbsent {
 		return store.name(ctx, t.temp.name, name, how)
 	}
@@ -149,4 +210,14 @@ func (t staged) Put(ctx context.Context, name string, how cache.PutMode) error {
 	}
 	err := store.name(ctx, again, name, how)
 	return errors.Join(err, store.forget(again)) // it stays where the name was a link to the same file already
+}
+
+// ready refuses an object that was not synced.
+func (t staged) ready(name string) error {
+	t.batch.mu.Lock()
+	defer t.batch.mu.Unlock()
+	if !t.temp.synced {
+		return fmt.Errorf("put %s: its bytes are not synced", name)
+	}
+	return nil
 }

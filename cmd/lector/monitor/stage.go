@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"lector/cache"
@@ -34,6 +35,28 @@ func (b meteredBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (
 		return nil, err
 	}
 	return meteredStaged{staged, b.store, size}, nil
+}
+
+// PutAll counts as a put of each.
+func (b meteredBatch) PutAll(ctx context.Context, names []cache.Naming) error {
+	j, ok := b.Batch.(cache.Joint)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	inner := make([]cache.Naming, len(names))
+	for i, n := range names {
+		t, ok := n.Staged.(meteredStaged)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		inner[i] = cache.Naming{Staged: t.Staged, Name: n.Name}
+	}
+	began := b.store.m.now()
+	err := j.PutAll(ctx, inner)
+	for _, n := range names {
+		b.store.counted(n.Staged.(meteredStaged).size, began, err)
+	}
+	return err
 }
 
 type meteredStaged struct {

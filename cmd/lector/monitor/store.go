@@ -68,11 +68,15 @@ func (s meteredStore) Put(ctx context.Context, name string, body io.ReadSeeker, 
 func (s meteredStore) put(size int64, do func() error) error {
 	began := s.m.now()
 	err := do()
+	s.counted(size, began, err)
+	return err
+}
+
+func (s meteredStore) counted(size int64, began time.Time, err error) {
 	s.count(opPut, began, err)
 	if err == nil {
 		s.m.store.bytes.WithLabelValues(opPut).Add(float64(size))
 	}
-	return err
 }
 
 // Get counts the bytes that are read, and ends its request when the reader is closed.

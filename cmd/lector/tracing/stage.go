@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"lector/cache"
@@ -34,6 +35,24 @@ func (b tracedBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (c
 		return nil, err
 	}
 	return tracedStaged{staged, b.store, size}, nil
+}
+
+// PutAll is drawn as one put, of the last of the names.
+func (b tracedBatch) PutAll(ctx context.Context, names []cache.Naming) error {
+	j, ok := b.Batch.(cache.Joint)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	inner, size := make([]cache.Naming, len(names)), int64(0)
+	for i, n := range names {
+		t, ok := n.Staged.(tracedStaged)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		inner[i] = cache.Naming{Staged: t.Staged, Name: n.Name}
+		size += t.size
+	}
+	return b.store.put(ctx, names[len(names)-1].Name, size, func(ctx context.Context) error { return j.PutAll(ctx, inner) })
 }
 
 type tracedStaged struct {
