@@ -31,6 +31,7 @@ func builtins() map[string]string {
 // parameters is a kernel's parameter list, parsed, and as C++ without attributes.
 type parameters struct {
 	arguments []Argument
+	early     bool // as Kernel.Early
 	plain     string
 }
 

@@ -45,7 +45,8 @@ type Kernel struct {
 	Name       string // what the host asks for
 	Call       string // the C++ expression to call, such as gemm<half, 4>
 	Arguments  []Argument
-	MaxThreads int // the kernel's own bound on a threadgroup, 0 for none
+	MaxThreads int  // the kernel's own bound on a threadgroup, 0 for none
+	Early      bool `json:",omitempty"` // it says by itself from where on it needs what kernels before it write
 }
 
 // Constant is one function constant.

@@ -185,12 +185,19 @@ func (r *rewriter) kernel() error {
 	}
 	fmt.Fprintf(&r.out, "%skernel void %s(%s)", first.space, name, p.plain)
 	r.newlines(r.missing(p.plain, r.ts[r.at+1:end+1]))
+	p.early = r.startsEarly(end + 1)
 	if !r.templated {
-		r.unit.Kernels = append(r.unit.Kernels, Kernel{Name: name, Call: name, Arguments: p.arguments, MaxThreads: bound})
+		r.unit.Kernels = append(r.unit.Kernels, Kernel{Name: name, Call: name, Arguments: p.arguments, MaxThreads: bound, Early: p.early})
 	}
 	r.kernels[name], r.bounds[name] = &p, bound
 	r.templated, r.arrays, r.at = false, 0, end+1
 	return nil
+}
+
+// startsEarly says that the body that begins at a token says by itself from where on it needs its inputs.
+func (r *rewriter) startsEarly(at int) bool {
+	end := closing(r.ts, at)
+	return end > 0 && slices.ContainsFunc(r.ts[at:end], func(t token) bool { return t.text == "inputs_ready" })
 }
 
 // missing cuts from the front of dropped tokens as many line ends as the written text already has.
@@ -246,7 +253,7 @@ func (r *rewriter) instantiation() error {
 		return fmt.Errorf("%s: the kernel name %q is no identifier", first.where(), name)
 	}
 	r.unit.Kernels = append(r.unit.Kernels, Kernel{Name: name, Call: function + strings.ReplaceAll(arguments, "\n", " "),
-		Arguments: r.kernels[function].arguments, MaxThreads: r.bounds[function]})
+		Arguments: r.kernels[function].arguments, MaxThreads: r.bounds[function], Early: r.kernels[function].early})
 	r.newlines(r.ts[r.at : end+1])
 	r.at = end + 1
 	return nil

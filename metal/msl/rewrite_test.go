@@ -43,6 +43,23 @@ kernel void zeta(device float *x [[buffer(2)]], constant Params &p [[buffer(5)]]
 	}
 }
 
+// A kernel starts early where its own body says from where on it needs its inputs, a template's with all its instances.
+func TestStartsEarly(t *testing.T) {
+	u := rewrite(t, `
+kernel void late(device uint *a [[buffer(0)]]) { a[0] = 1; } // inputs_ready(0)
+kernel void soon(device uint *a [[buffer(0)]]) { if (a) { inputs_ready(0); } a[0] = 1; }
+template <int N> kernel void many(device uint *a [[buffer(0)]]) { inputs_ready(0); a[0] = N; }
+template [[host_name("many_2")]] [[kernel]] decltype(many<2>) many<2>;
+`)
+	got := map[string]bool{}
+	for _, k := range u.Kernels {
+		got[k.Name] = k.Early
+	}
+	if d := cmp.Diff(map[string]bool{"late": false, "soon": true, "many_2": true}, got); d != "" {
+		t.Errorf("early (-want +got):\n%s", d)
+	}
+}
+
 func TestTemplates(t *testing.T) {
 	u := rewrite(t, `
 template <typename T, int N> kernel void gemm(device T *x [[buffer(0)]]) { x.template get<N>(); }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"lector/metal"
@@ -175,6 +176,13 @@ var errNotCommitted = errors.New("it was not committed")
 func (c *commands) Wait(ctx context.Context) error {
 	if !c.committed {
 		return fmt.Errorf("wait for command buffer %q: %w", c.label, errNotCommitted)
+	}
+	for began := time.Now(); time.Since(began) < patience; runtime.Gosched() {
+		select {
+		case <-c.done:
+			return c.err
+		default:
+		}
 	}
 	select {
 	case <-c.done:

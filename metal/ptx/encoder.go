@@ -102,7 +102,7 @@ func (e *encoder) Dispatch(groups, threads metal.Size) {
 			e.pipeline.Kernel(), groups.Y, groups.Z, threads.Z, maxGroupsAcross, maxThreadsDeep)
 		return
 	}
-	x := &dispatch{pipeline: e.pipeline, groups: groups, threads: threads}
+	x := &dispatch{pipeline: e.pipeline, groups: groups, threads: threads, bindings: make([]binding, 0, len(e.pipeline.kernel.Arguments))}
 	for _, a := range e.pipeline.kernel.Arguments {
 		if !e.bind(x, a) {
 			return

@@ -25,6 +25,23 @@ func unresolved(text string) string {
 
 const entryMark = "\n.visible .entry "
 
+// boundThreads are those of a processor that a kernel which bounds its threadgroup leaves registers for.
+const boundThreads = 896
+
+// bounded is the text with the kernels' own bounds on a threadgroup, by which the driver deals out registers.
+func bounded(text string, kernels []msl.Kernel) string {
+	for _, k := range kernels {
+		head := strings.Index(text, entryMark+msl.LauncherPrefix+k.Name+"(")
+		if head < 0 || k.MaxThreads == 0 {
+			continue
+		}
+		if body := strings.Index(text[head:], "\n{"); body >= 0 {
+			text = text[:head+body] + fmt.Sprintf("\n.maxntid %d, 1, 1\n.minnctapersm %d", k.MaxThreads, max(1, boundThreads/k.MaxThreads)) + text[head+body:]
+		}
+	}
+	return text
+}
+
 // only is the text with one entry of all that it has: the driver compiles nothing else then.
 func only(text, entry string) (string, error) {
 	var b strings.Builder

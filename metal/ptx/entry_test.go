@@ -34,6 +34,14 @@ const twoEntries = `.version 8.3
 }
 `
 
+func TestBounded(t *testing.T) {
+	got := ptx.Bounded(twoEntries, []msl.Kernel{{Name: "one"}, {Name: "one_more", MaxThreads: 128}})
+	want := strings.Replace(twoEntries, "mslk_one_more(\n)\n{", "mslk_one_more(\n)\n.maxntid 128, 1, 1\n.minnctapersm 7\n{", 1)
+	if got != want || got == twoEntries {
+		t.Errorf("with the bound of one kernel:\n%s", got)
+	}
+}
+
 func TestSpecialised(t *testing.T) {
 	declared := []msl.Constant{{Name: "flag", Type: "bool", Index: 1}, {Name: "factor", Type: "float", Index: 12}, {Name: "maybe", Type: "int", Index: 3}}
 	for _, c := range []struct {

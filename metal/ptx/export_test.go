@@ -10,3 +10,6 @@ func Specialised(text string, declared []msl.Constant, kernel string, constants 
 	u := &unit{text: text, Constants: declared}
 	return u.specialised(kernel, constants)
 }
+
+// Bounded is the text with the kernels' own bounds on a threadgroup.
+var Bounded = bounded

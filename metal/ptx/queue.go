@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -22,6 +23,7 @@ type line[T any] struct {
 	arrived sync.Cond
 	waiting []T
 	closed  bool
+	changes atomic.Int32 // what was put, and closing
 }
 
 func (l *line[T]) start() { l.arrived.L = &l.mu }
@@ -34,6 +36,7 @@ func (l *line[T]) put(x T) bool {
 		return false
 	}
 	l.waiting = append(l.waiting, x)
+	l.changes.Add(1)
 	l.arrived.Signal()
 	return true
 }
@@ -41,6 +44,13 @@ func (l *line[T]) put(x T) bool {
 // take waits for the next; false when the line is closed and empty.
 func (l *line[T]) take() (T, bool) {
 	l.mu.Lock()
+	if len(l.waiting) == 0 && !l.closed {
+		seen := l.changes.Load()
+		l.mu.Unlock()
+		for began := time.Now(); l.changes.Load() == seen && time.Since(began) < patience; {
+		}
+		l.mu.Lock()
+	}
 	defer l.mu.Unlock()
 	for len(l.waiting) == 0 && !l.closed {
 		l.arrived.Wait()
@@ -59,6 +69,7 @@ func (l *line[T]) close() bool {
 	defer l.mu.Unlock()
 	was := !l.closed
 	l.closed = true
+	l.changes.Add(1)
 	l.arrived.Signal()
 	return was
 }
@@ -287,8 +298,9 @@ func (q *queue) land(l landing) {
 	q.end(l.commands)
 }
 
-// patience is how long a mark is asked for before the thread sleeps: waking it takes as long.
-const patience = 50 * time.Microsecond
+// patience is how long a thread looks for what it waits for before it sleeps: about what a token takes, as waking a thread
+// takes long beside one of its dispatches, and three are woken a token.
+const patience = 2 * time.Millisecond
 
 // reached waits for a mark.
 func (q *queue) reached(mark uintptr) status {

@@ -193,6 +193,7 @@ func (t *translator) compile(source metal.Source) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.text = bounded(u.text, u.Kernels)
 	if missing := unresolved(u.text); missing != "" {
 		return &unit{Name: source.Name, Failure: "it calls " + missing + ", which this device does not have"}, nil
 	}
@@ -252,8 +253,12 @@ func launchers(u *msl.Unit) string {
 				values = append(values, value)
 			}
 		}
-		fmt.Fprintf(&b, "extern \"C\" __attribute__((nvptx_kernel)) void %s%s(%s) { ::metal::impl::enter(); %s(%s); }\n",
-			msl.LauncherPrefix, k.Name, strings.Join(parameters, ", "), k.Call, strings.Join(values, ", "))
+		enter := "::metal::impl::enter(); "
+		if k.Early {
+			enter = "" // it does so itself
+		}
+		fmt.Fprintf(&b, "extern \"C\" __attribute__((nvptx_kernel)) void %s%s(%s) { %s%s(%s); }\n",
+			msl.LauncherPrefix, k.Name, strings.Join(parameters, ", "), enter, k.Call, strings.Join(values, ", "))
 	}
 	return b.String()
 }

@@ -159,6 +159,23 @@ template <class T, class F> MSL_FN T reduce(T x, F combine) {
 }
 } // namespace impl
 
+// For kernels that wait by themselves, after what they can do before.
+MSL_FN void inputs_ready(int) { impl::enter(); }
+// Brings bytes to the cache that all processors share, in pieces of 16, which no allocation divides.
+MSL_FN void fetch_ahead(const void *p, uint n) {
+  const ulong from = (ulong)p & ~15ul;
+  const uint size = (uint)(((ulong)p + n + 15 & ~15ul) - from);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(size) : "memory");
+}
+MSL_FN void fetch_ahead(const uchar *p, uint n) { fetch_ahead((const void *)p, n); }
+MSL_FN void fetch_ahead(const float *p, uint n) { fetch_ahead((const void *)p, n); }
+
+MSL_FN uint glance(const uint *p) {
+  uint v;
+  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
 // Whether 16 bytes can be loaded at once from p on: the kernels ask, and have an answer of their own for others.
 MSL_FN bool loads_wide(const uchar *p) { return (ulong)p % 16 == 0; }
 
