@@ -72,20 +72,48 @@ kernel void hyper_read_norm(constant StreamReadParams &p [[buffer(PARAMS)]],
                             uint sg [[simdgroup_index_in_threadgroup]],
                             uint lane [[thread_index_in_simdgroup]]) {
   threadgroup float partial[32];
+  const int OWN = 8; // columns of a thread that stay in registers
   const uint g = group.x, row = group.y;
   const ulong start = (ulong(row) * p.streams + g) * p.width;
+  float own[OWN], gains[OWN];
+  const bool held = p.width <= OWN * size.x;
+  for (int i = 0; i < OWN; i++) {
+    const uint c = index + uint(i) * size.x;
+    gains[i] = held && c < p.width ? scale[g * p.width + c] : 0.0f;
+  }
+  inputs_ready(0);
   const float by = p.inject != 0 ? gain[row * p.streams + g] : 0.0f;
   float sum = 0.0f;
-  for (uint c = index; c < p.width; c += size.x) {
-    float v = wide[start + c];
-    if (p.inject != 0) {
-      v = fma(by, y[ulong(row) * p.width + c], v);
-      wide[start + c] = v;
+  if (held) {
+    for (int i = 0; i < OWN; i++) {
+      const uint c = index + uint(i) * size.x;
+      own[i] = c < p.width ? wide[start + c] : 0.0f;
+      if (p.inject != 0 && c < p.width) own[i] = fma(by, y[ulong(row) * p.width + c], own[i]);
     }
-    sum = fma(v, v, sum);
+    for (int i = 0; i < OWN; i++) {
+      const uint c = index + uint(i) * size.x;
+      if (p.inject != 0 && c < p.width) wide[start + c] = own[i];
+      sum = fma(own[i], own[i], sum);
+    }
+  } else {
+    for (uint c = index; c < p.width; c += size.x) {
+      float v = wide[start + c];
+      if (p.inject != 0) {
+        v = fma(by, y[ulong(row) * p.width + c], v);
+        wide[start + c] = v;
+      }
+      sum = fma(v, v, sum);
+    }
   }
   sum = threadgroup_sum(sum, partial, sg, lane, size.x / SIMD_WIDTH);
   const float r = rsqrt(sum / float(p.width) + p.eps);
+  if (held) {
+    for (int i = 0; i < OWN; i++) {
+      const uint c = index + uint(i) * size.x;
+      if (c < p.width) z[start + c] = own[i] * r * gains[i];
+    }
+    return;
+  }
   for (uint c = index; c < p.width; c += size.x) z[start + c] = wide[start + c] * r * scale[g * p.width + c];
 }
 
@@ -111,6 +139,9 @@ kernel void hyper_read_mix(constant StreamReadParams &p [[buffer(PARAMS)]],
   w.scales = scales;
   w.biases = biases;
   w.in = p.low;
+  const uint ahead = first < p.width ? min(across, p.width - first) : 0;
+  for (uint g = sg; g < p.streams; g += BLOCK_SIMDS) stored_ahead(w, g * p.width + first, ahead, lane);
+  inputs_ready(0);
   for (uint g = sg; g < p.streams; g += BLOCK_SIMDS) {
     OwnOutputs own;
     own.apart = apart;

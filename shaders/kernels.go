@@ -24,7 +24,7 @@ func Kernels() []string {
 // declared finds the kernels of a library: a function that is no template, a host name, or the first argument of a
 // macro that makes instances.
 func declared(library, text string) []string {
-	kernel := regexp.MustCompile(`^(?:kernel void |.*host_name\("|[A-Z_]+\()(` + library + `_\w+)`)
+	kernel := regexp.MustCompile(`^(?:(?:\[\[\w+\(\d+\)\]\] )?kernel void |.*host_name\("|[A-Z_]+\()(` + library + `_\w+)`)
 	var names []string
 	before := ""
 	for line := range strings.Lines(text) {

@@ -1,18 +1,8 @@
 // The mixture of experts: the choice, the grouped products of the chosen, and the sum in the order of the slots.
 
-// moe_route: softmax over a row's logits, then the k most probable, ties to the lower expert, slots by falling
-// probability; with renorm the k weights are divided by their sum. One simdgroup per row; a lane owns every 32nd expert
-// and, at the end, slot number lane.
-//
-//   expert, weight  [rows, slots]    logits  [rows, experts]
-kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
-                      device float *weight [[buffer(ROUTE_WEIGHT)]],
-                      device const float *logits [[buffer(ROUTE_LOGITS)]],
-                      constant RouteParams &p [[buffer(PARAMS)]],
-                      uint group [[threadgroup_position_in_grid]],
-                      uint simd [[simdgroup_index_in_threadgroup]],
-                      uint lane [[thread_index_in_simdgroup]]) {
-  const int OWN = ROUTE_EXPERTS / 32;
+// The choice of a simdgroup's row, where lanes own up to OWN experts each.
+template <int OWN>
+METAL_FUNC void route_row(device int *expert, device float *weight, device const float *logits, constant RouteParams &p, uint group, uint simd, uint lane) {
   const uint row = group * BLOCK_SIMDS + simd;
   const bool owns = row < p.rows;
   device const float *in = logits + ulong(owns ? row : 0) * p.experts;
@@ -63,6 +53,23 @@ kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
     expert[ulong(row) * p.slots + lane] = int(chosen);
     weight[ulong(row) * p.slots + lane] = p.renorm != 0 ? share / total : share;
   }
+}
+
+// moe_route: softmax over a row's logits, then the k most probable, ties to the lower expert, slots by falling
+// probability; with renorm the k weights are divided by their sum. One simdgroup per row; a lane owns every 32nd expert
+// and, at the end, slot number lane.
+//
+//   expert, weight  [rows, slots]    logits  [rows, experts]
+kernel void moe_route(device int *expert [[buffer(ROUTE_EXPERT)]],
+                      device float *weight [[buffer(ROUTE_WEIGHT)]],
+                      device const float *logits [[buffer(ROUTE_LOGITS)]],
+                      constant RouteParams &p [[buffer(PARAMS)]],
+                      uint group [[threadgroup_position_in_grid]],
+                      uint simd [[simdgroup_index_in_threadgroup]],
+                      uint lane [[thread_index_in_simdgroup]]) {
+  if (p.experts <= 32) route_row<1>(expert, weight, logits, p, group, simd, lane);
+  else if (p.experts <= 512) route_row<16>(expert, weight, logits, p, group, simd, lane);
+  else route_row<ROUTE_EXPERTS / 32>(expert, weight, logits, p, group, simd, lane);
 }
 
 // moe_gemm: y = x W^T for the pairs of several experts at once. Pairs stand grouped by expert; a tile is up to TILE_ROWS
@@ -132,6 +139,16 @@ METAL_FUNC StoredMatrix expert_at(device const uint *table, uint expert, device 
   return w;
 }
 
+// A matrix that lies by itself.
+METAL_FUNC StoredMatrix stored_at(device const uchar *data, device const uchar *scales, device const uchar *biases, uint inputs) {
+  StoredMatrix w;
+  w.data = data;
+  w.scales = scales;
+  w.biases = biases;
+  w.in = inputs;
+  return w;
+}
+
 // The outputs of a thread in tile number `tile`: `each` of them, those of a simdgroup next to one another.
 METAL_FUNC OwnOutputs expert_outputs(constant ExpertFewParams &p, uint tile, uint each, uint index) {
   const uint lanes = matvec_lanes(p.inputs);
@@ -173,12 +190,12 @@ kernel void moe_few(device float *y [[buffer(EXPERT_Y)]],
   }
 }
 
-// moe_few_inside: y = silu(Gate x) * Up x for pairs of few rows, as moe_few and moe_activate would have it. One threadgroup
-// per (tile, pair): half of its simdgroups have the gate's outputs, the others the same of Up.
+// moe_few_inside: y = silu(Gate x) * Up x for pairs of few rows, as moe_few and moe_activate would have it, and for the rows
+// behind them with the shared expert's matrices. One threadgroup per (tile, pair or row).
 //
-//   y   [pairs, outputs]
+//   y   [pairs, outputs], then a row for every row with the shared expert
 //   x   [*, inputs]    rows of the chunk: through rows [pairs] where they are listed, else by the pair's place
-kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
+[[max_total_threads_per_threadgroup(128)]] kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
                            device const float *x [[buffer(EXPERT_X)]],
                            device const uint *rows [[buffer(EXPERT_ROWS)]],
                            device const uint *ids [[buffer(EXPERT_IDS)]],
@@ -190,19 +207,37 @@ kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
                            device const uchar *data_up [[buffer(EXPERT_DATA_UP)]],
                            device const uchar *scales_up [[buffer(EXPERT_SCALES_UP)]],
                            device const uchar *biases_up [[buffer(EXPERT_BIASES_UP)]],
+                           device const uchar *data_shared [[buffer(EXPERT_DATA_SHARED)]],
+                           device const uchar *scales_shared [[buffer(EXPERT_SCALES_SHARED)]],
+                           device const uchar *biases_shared [[buffer(EXPERT_BIASES_SHARED)]],
+                           device const uchar *data_shared_up [[buffer(EXPERT_DATA_SHARED_UP)]],
+                           device const uchar *scales_shared_up [[buffer(EXPERT_SCALES_SHARED_UP)]],
+                           device const uchar *biases_shared_up [[buffer(EXPERT_BIASES_SHARED_UP)]],
                            constant ExpertFewParams &p [[buffer(PARAMS)]],
                            uint2 group [[threadgroup_position_in_grid]],
                            uint index [[thread_index_in_threadgroup]]) {
   const uint pair = group.y, lanes = matvec_lanes(p.inputs);
-  const bool known = ids[pair] < p.experts;
-  const uint expert = known ? ids[pair] : 0;
-  const StoredMatrix gate = expert_at(table, expert, data, scales, biases, p.inputs);
-  const StoredMatrix up = expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs);
+  if (pair >= p.pairs) { // what the others read is not known yet
+    const uint count = FEW_PAIRS * (SIMD_WIDTH / lanes), first = (group.x * BLOCK_SIMDS + index / SIMD_WIDTH) * count;
+    const uint ahead = first < p.outputs ? min(count, p.outputs - first) : 0;
+    stored_ahead(stored_at(data_shared, scales_shared, biases_shared, p.inputs), p.from + first, ahead, index % SIMD_WIDTH);
+    stored_ahead(stored_at(data_shared_up, scales_shared_up, biases_shared_up, p.inputs), p.from + first, ahead, index % SIMD_WIDTH);
+  }
+  inputs_ready(0);
+  const bool shared = pair >= p.pairs, known = shared || ids[pair] < p.experts;
+  StoredMatrix gate, up;
+  if (shared) {
+    gate = stored_at(data_shared, scales_shared, biases_shared, p.inputs);
+    up = stored_at(data_shared_up, scales_shared_up, biases_shared_up, p.inputs);
+  } else {
+    const uint expert = known ? ids[pair] : 0;
+    gate = expert_at(table, expert, data, scales, biases, p.inputs);
+    up = expert_at(table_up, expert, data_up, scales_up, biases_up, p.inputs);
+  }
   const OwnOutputs own = expert_outputs(p, group.x, FEW_PAIRS, index);
-  device const float *row = x + ulong(p.listed != 0 ? rows[pair] : pair / p.slots) * p.inputs;
+  device const float *row = x + ulong(shared ? pair - p.pairs : p.listed != 0 ? rows[pair] : pair / p.slots) * p.inputs;
   float gates[FEW_PAIRS], ups[FEW_PAIRS];
-  matvec_sums<1, FEW_PAIRS>(gates, gate, own, row, 1, lanes, 0, 1, index % SIMD_WIDTH);
-  matvec_sums<1, FEW_PAIRS>(ups, up, own, row, 1, lanes, 0, 1, index % SIMD_WIDTH);
+  matvec_sums_of_two<FEW_PAIRS>(gates, ups, gate, up, own, row, lanes, index % SIMD_WIDTH);
   if (index % lanes != 0) return;
   for (int o = 0; o < FEW_PAIRS; o++) {
     const uint output = own.first + uint(o) * own.apart;
@@ -211,10 +246,11 @@ kernel void moe_few_inside(device float *y [[buffer(EXPERT_Y)]],
 }
 
 // moe_few_sum: y[r] = sum over r's slots, in slot order, of weight * W x of the slot, for few rows whose pairs stand by
-// their slots: the bits of moe_few and moe_sum. One threadgroup per (tile, row), a tile as many outputs as a simdgroup has
-// lanes for; each of FEW_SIMDS simdgroups has every FEW_SIMDS'th slot.
+// their slots: the bits of moe_few and moe_sum. Then the shared expert: y[r] += sigmoid(score) * Ws xs, where xs stands
+// behind the pairs. One threadgroup per (tile, row), a tile as many outputs as a simdgroup has lanes for; each of FEW_SIMDS
+// simdgroups has every FEW_SIMDS'th slot, of which the shared expert is the last.
 //
-//   y   [rows, outputs]    x  [pairs, inputs]    weight  [rows, slots]
+//   y   [rows, outputs]    x  [pairs, inputs], [rows, inputs]    weight  [rows, slots]    score  [rows]
 kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
                         device const float *x [[buffer(EXPERT_X)]],
                         device const uint *ids [[buffer(EXPERT_IDS)]],
@@ -223,20 +259,34 @@ kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
                         device const uchar *scales [[buffer(EXPERT_SCALES)]],
                         device const uchar *biases [[buffer(EXPERT_BIASES)]],
                         device const float *weight [[buffer(EXPERT_WEIGHT)]],
+                        device const float *score [[buffer(EXPERT_SCORE)]],
+                        device const uchar *data_shared [[buffer(EXPERT_DATA_SHARED)]],
+                        device const uchar *scales_shared [[buffer(EXPERT_SCALES_SHARED)]],
+                        device const uchar *biases_shared [[buffer(EXPERT_BIASES_SHARED)]],
                         constant ExpertFewParams &p [[buffer(PARAMS)]],
                         uint2 group [[threadgroup_position_in_grid]],
                         uint simd [[simdgroup_index_in_threadgroup]],
                         uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float products[ROUTE_SLOTS * FEW_DOWN * SIMD_WIDTH / VECTOR_LANES];
+  threadgroup float products[(ROUTE_SLOTS + 1) * FEW_DOWN * SIMD_WIDTH / VECTOR_LANES];
   const uint row = group.y, lanes = matvec_lanes(p.inputs), apart = SIMD_WIDTH / lanes, across = FEW_DOWN * apart, first = group.x * across;
   OwnOutputs own;
   own.apart = apart;
   own.first = p.from + first + lane / lanes;
   own.end = p.from + p.outputs;
-  for (uint slot = simd; slot < p.slots; slot += FEW_SIMDS) {
-    const uint pair = row * p.slots + slot;
-    const bool known = ids[pair] < p.experts;
-    const StoredMatrix w = expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
+  // the choice was made before what x is made of: reading it early is a guess that holds
+  for (uint slot = simd; slot < p.slots + p.shared; slot += FEW_SIMDS) {
+    const uint expert = slot == p.slots ? 0 : glance(ids + row * p.slots + slot);
+    const StoredMatrix w = slot == p.slots ? stored_at(data_shared, scales_shared, biases_shared, p.inputs)
+                                           : expert_at(table, expert < p.experts ? expert : 0, data, scales, biases, p.inputs);
+    stored_ahead(w, p.from + first, first < p.outputs ? min(across, p.outputs - first) : 0, lane);
+  }
+  inputs_ready(0);
+  for (uint slot = simd; slot < p.slots + p.shared; slot += FEW_SIMDS) {
+    const bool shared = slot == p.slots;
+    const uint pair = shared ? p.pairs + row : row * p.slots + slot;
+    const bool known = shared || ids[pair] < p.experts;
+    const StoredMatrix w = shared ? stored_at(data_shared, scales_shared, biases_shared, p.inputs)
+                                  : expert_at(table, known ? ids[pair] : 0, data, scales, biases, p.inputs);
     float sums[FEW_DOWN];
     matvec_sums<1, FEW_DOWN>(sums, w, own, x + ulong(pair) * p.inputs, 1, lanes, 0, 1, lane);
     if (lane % lanes == 0)
@@ -244,9 +294,11 @@ kernel void moe_few_sum(device float *y [[buffer(EXPERT_Y)]],
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simd != 0 || lane >= across || first + lane >= p.outputs) return;
-  float sum = 0.0f;
+  device float *to = y + ulong(row) * p.outputs + first + lane;
+  float sum = p.onto != 0 ? *to : 0.0f;
   for (uint slot = 0; slot < p.slots; slot++) sum += weight[row * p.slots + slot] * products[slot * across + lane];
-  y[ulong(row) * p.outputs + first + lane] = sum;
+  if (p.shared != 0) sum = fma(sigmoid(score[row]), products[p.slots * across + lane], sum);
+  *to = sum;
 }
 static_assert(FEW_DOWN * SIMD_WIDTH / VECTOR_LANES <= SIMD_WIDTH, "a lane sums one output");
 

@@ -58,6 +58,7 @@ struct MatvecParams {
   uint32_t rows;       // T
   uint32_t inputs;     // In
   uint32_t outputs[4]; // Out of each
+  uint32_t ends[3];    // tiles of the first matrix, of the first two, and of the first three; no tile where they are fewer
   uint32_t after[4];   // an AFTER_*
   float scale[4];
   float gain[4];

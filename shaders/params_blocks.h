@@ -48,6 +48,35 @@ struct DeltaScanParams {
 #define SCAN_BETA 4
 #define SCAN_S 5    // [Hv, Dk, Dv]
 
+// Everything between the projections for few rows: deltanet_step_*.
+#define STEP_ROWS 4      // rows that a threadgroup stages at once
+#define STEP_COLUMNS 128 // columns of a head's state at most, four threads each
+struct DeltaStepParams {
+  uint32_t rows; // T
+  uint32_t hk;
+  uint32_t hv;
+  uint32_t dk;
+  uint32_t dv;
+  uint32_t taps; // of the convolution
+  uint32_t silu; // 1: silu(z), 0: sigmoid(z)
+  float scale;   // of queries
+  float eps;
+};
+#define STEP_O 1         // [T, Hv*Dv]
+#define STEP_QKV 2       // [T, 2*Hk*Dk + Hv*Dv]
+#define STEP_RAW 3       // as STEP_QKV, before the convolution
+#define STEP_TAIL 4      // [taps-1, C], oldest first
+#define STEP_TAIL_NEXT 5 // what it becomes
+#define STEP_CONV 6      // [C, taps]
+#define STEP_Z 7         // [T, Hv*Dv]
+#define STEP_A 8         // [T, Hv], then the decay
+#define STEP_B 9         // [T, Hv], then beta
+#define STEP_RATE 10     // [Hv], exp(A_log)
+#define STEP_DT_BIAS 11  // [Hv]
+#define STEP_NORM 12     // [Dv]
+#define STEP_S 13        // [Hv, Dk, Dv]
+#define STEP_S_NEXT 14   // what it becomes
+
 // Norm and gate of the scan's output: deltanet_gated_norm.
 struct GatedNormParams {
   uint32_t heads; // of all rows
@@ -133,7 +162,7 @@ struct RoundStateParams {
 
 // Scores of blocks for few rows: qsa_score_few, with the block and the buffers of qsa_score_blocks. A threadgroup takes
 // FEW_BLOCKS blocks of a row, whose queries have at most FEW_QUERY floats.
-#define FEW_BLOCKS 64
+#define FEW_BLOCKS 16
 #define FEW_QUERY 2048
 
 // Attention by few rows: qsa_attend_few_* for every FEW_KEYS keys that a row sees, then qsa_attend_join. A threadgroup
@@ -206,17 +235,27 @@ struct ExpertFewParams {
   uint32_t experts; // of the table; a pair of another has no numbers
   uint32_t slots;   // k; pair i is slot i%k of row i/k where nothing is listed
   uint32_t listed;  // 1: rows of pairs are listed; 0: they go by their slots
+  uint32_t pairs;   // with the experts of the table; those behind them are the rows, each with the shared expert
+  uint32_t shared;  // moe_few_sum: 1: the shared expert is added
+  uint32_t onto;    // moe_few_sum: 1: to what y holds
 };
 #define EXPERT_IDS 4     // [pairs], expert of a pair
 #define EXPERT_TABLE_UP 9 // moe_few_inside: the second matrix
 #define EXPERT_DATA_UP 10
 #define EXPERT_SCALES_UP 11
 #define EXPERT_BIASES_UP 12
+#define EXPERT_DATA_SHARED 13 // moe_few_inside: the shared expert's matrices
+#define EXPERT_SCALES_SHARED 14
+#define EXPERT_BIASES_SHARED 15
+#define EXPERT_DATA_SHARED_UP 16
+#define EXPERT_SCALES_SHARED_UP 17
+#define EXPERT_BIASES_SHARED_UP 18
 #define EXPERT_WEIGHT 9  // moe_few_sum: [T, k]
+#define EXPERT_SCORE 10  // moe_few_sum: [T], of the shared expert, whose matrix is as above
 #define FEW_ACROSS 4     // outputs of an expert that lanes of moe_few have at once
-#define FEW_PAIRS 4      // outputs that those of moe_few_inside have of either matrix
+#define FEW_PAIRS 2      // outputs that those of moe_few_inside have of either matrix
 #define FEW_DOWN 2       // and those of moe_few_sum
-#define FEW_SIMDS 10     // simdgroups of a threadgroup of moe_few_sum
+#define FEW_SIMDS 6     // simdgroups of a threadgroup of moe_few_sum
 
 // The activation of the pairs: moe_activate.
 struct ActivateParams {

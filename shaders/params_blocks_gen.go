@@ -4,13 +4,14 @@ package shaders
 
 import "structs"
 
-const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(RoundStateParams) == 4, \"RoundStateParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 48, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertFewParams) == 24, \"ExpertFewParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
+const blocksAsserts = "static_assert(sizeof(UnitHeadsParams) == 28, \"UnitHeadsParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaGatesParams) == 8, \"DeltaGatesParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaScanParams) == 20, \"DeltaScanParams has another layout than its Go struct\");\nstatic_assert(sizeof(DeltaStepParams) == 36, \"DeltaStepParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatedNormParams) == 16, \"GatedNormParams has another layout than its Go struct\");\nstatic_assert(sizeof(MeanBlocksParams) == 16, \"MeanBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(ScoreBlocksParams) == 40, \"ScoreBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(SelectBlocksParams) == 24, \"SelectBlocksParams has another layout than its Go struct\");\nstatic_assert(sizeof(StoreRowsParams) == 16, \"StoreRowsParams has another layout than its Go struct\");\nstatic_assert(sizeof(RoundStateParams) == 4, \"RoundStateParams has another layout than its Go struct\");\nstatic_assert(sizeof(AttendParams) == 48, \"AttendParams has another layout than its Go struct\");\nstatic_assert(sizeof(RouteParams) == 16, \"RouteParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertParams) == 16, \"ExpertParams has another layout than its Go struct\");\nstatic_assert(sizeof(ExpertFewParams) == 36, \"ExpertFewParams has another layout than its Go struct\");\nstatic_assert(sizeof(ActivateParams) == 4, \"ActivateParams has another layout than its Go struct\");\nstatic_assert(sizeof(SumParams) == 20, \"SumParams has another layout than its Go struct\");\nstatic_assert(sizeof(GatherParams) == 8, \"GatherParams has another layout than its Go struct\");\nstatic_assert(sizeof(PLEGateParams) == 16, \"PLEGateParams has another layout than its Go struct\");\n"
 
 func blocksStructs() []any {
 	return []any{
 		UnitHeadsParams{},
 		DeltaGatesParams{},
 		DeltaScanParams{},
+		DeltaStepParams{},
 		GatedNormParams{},
 		MeanBlocksParams{},
 		ScoreBlocksParams{},
@@ -75,6 +76,54 @@ const ScanBeta = 4
 
 // ScanS: [Hv, Dk, Dv]
 const ScanS = 5
+
+// StepRows: Everything between the projections for few rows: deltanet_step_*. rows that a threadgroup stages at once
+const StepRows = 4
+
+// StepColumns: columns of a head's state at most, four threads each
+const StepColumns = 128
+
+// StepO: [T, Hv*Dv]
+const StepO = 1
+
+// StepQkv: [T, 2*Hk*Dk + Hv*Dv]
+const StepQkv = 2
+
+// StepRaw: as STEP_QKV, before the convolution
+const StepRaw = 3
+
+// StepTail: [taps-1, C], oldest first
+const StepTail = 4
+
+// StepTailNext: what it becomes
+const StepTailNext = 5
+
+// StepConv: [C, taps]
+const StepConv = 6
+
+// StepZ: [T, Hv*Dv]
+const StepZ = 7
+
+// StepA: [T, Hv], then the decay
+const StepA = 8
+
+// StepB: [T, Hv], then beta
+const StepB = 9
+
+// StepRate: [Hv], exp(A_log)
+const StepRate = 10
+
+// StepDtBias: [Hv]
+const StepDtBias = 11
+
+// StepNorm: [Dv]
+const StepNorm = 12
+
+// StepS: [Hv, Dk, Dv]
+const StepS = 13
+
+// StepSNext: what it becomes
+const StepSNext = 14
 
 // GatedNormO: [heads, dv]
 const GatedNormO = 1
@@ -149,7 +198,7 @@ const RoundS = 1
 const RoundLoss = 2
 
 // FewBlocks: Scores of blocks for few rows: qsa_score_few, with the block and the buffers of qsa_score_blocks. A threadgroup takes FEW_BLOCKS blocks of a row, whose queries have at most FEW_QUERY floats.
-const FewBlocks = 64
+const FewBlocks = 16
 
 // FewQuery: a number that the kernels share.
 const FewQuery = 2048
@@ -241,20 +290,41 @@ const ExpertScalesUp = 11
 // ExpertBiasesUp: a number that the kernels share.
 const ExpertBiasesUp = 12
 
+// ExpertDataShared: moe_few_inside: the shared expert's matrices
+const ExpertDataShared = 13
+
+// ExpertScalesShared: a number that the kernels share.
+const ExpertScalesShared = 14
+
+// ExpertBiasesShared: a number that the kernels share.
+const ExpertBiasesShared = 15
+
+// ExpertDataSharedUp: a number that the kernels share.
+const ExpertDataSharedUp = 16
+
+// ExpertScalesSharedUp: a number that the kernels share.
+const ExpertScalesSharedUp = 17
+
+// ExpertBiasesSharedUp: a number that the kernels share.
+const ExpertBiasesSharedUp = 18
+
 // ExpertWeight: moe_few_sum: [T, k]
 const ExpertWeight = 9
+
+// ExpertScore: moe_few_sum: [T], of the shared expert, whose matrix is as above
+const ExpertScore = 10
 
 // FewAcross: outputs of an expert that lanes of moe_few have at once
 const FewAcross = 4
 
 // FewPairs: outputs that those of moe_few_inside have of either matrix
-const FewPairs = 4
+const FewPairs = 2
 
 // FewDown: and those of moe_few_sum
 const FewDown = 2
 
 // FewSimds: simdgroups of a threadgroup of moe_few_sum
-const FewSimds = 10
+const FewSimds = 6
 
 // ActivateGate: [pairs, Inner]
 const ActivateGate = 1
@@ -325,6 +395,20 @@ type DeltaScanParams struct {
 	Hv   uint32
 	Dk   uint32
 	Dv   uint32
+}
+
+// DeltaStepParams: a parameter block.
+type DeltaStepParams struct {
+	_     structs.HostLayout
+	Rows  uint32 // T
+	Hk    uint32
+	Hv    uint32
+	Dk    uint32
+	Dv    uint32
+	Taps  uint32  // of the convolution
+	Silu  uint32  // 1: silu(z), 0: sigmoid(z)
+	Scale float32 // of queries
+	Eps   float32
 }
 
 // GatedNormParams: Norm and gate of the scan's output: deltanet_gated_norm.
@@ -431,6 +515,9 @@ type ExpertFewParams struct {
 	Experts uint32 // of the table; a pair of another has no numbers
 	Slots   uint32 // k; pair i is slot i%k of row i/k where nothing is listed
 	Listed  uint32 // 1: rows of pairs are listed; 0: they go by their slots
+	Pairs   uint32 // with the experts of the table; those behind them are the rows, each with the shared expert
+	Shared  uint32 // moe_few_sum: 1: the shared expert is added
+	Onto    uint32 // moe_few_sum: 1: to what y holds
 }
 
 // ActivateParams: The activation of the pairs: moe_activate.

@@ -4,7 +4,7 @@ package shaders
 
 import "structs"
 
-const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 72, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(PickParams) == 12, \"PickParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\n"
+const paramsAsserts = "static_assert(sizeof(LinearParams) == 12, \"LinearParams has another layout than its Go struct\");\nstatic_assert(sizeof(MatvecParams) == 84, \"MatvecParams has another layout than its Go struct\");\nstatic_assert(sizeof(PickParams) == 12, \"PickParams has another layout than its Go struct\");\nstatic_assert(sizeof(EmbedParams) == 8, \"EmbedParams has another layout than its Go struct\");\nstatic_assert(sizeof(NormParams) == 36, \"NormParams has another layout than its Go struct\");\nstatic_assert(sizeof(ElementParams) == 16, \"ElementParams has another layout than its Go struct\");\nstatic_assert(sizeof(CopyParams) == 12, \"CopyParams has another layout than its Go struct\");\nstatic_assert(sizeof(RopeParams) == 20, \"RopeParams has another layout than its Go struct\");\nstatic_assert(sizeof(ConvParams) == 24, \"ConvParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamParams) == 8, \"StreamParams has another layout than its Go struct\");\nstatic_assert(sizeof(StreamReadParams) == 20, \"StreamReadParams has another layout than its Go struct\");\n"
 
 func paramsStructs() []any {
 	return []any{
@@ -286,6 +286,7 @@ type MatvecParams struct {
 	Rows    uint32    // T
 	Inputs  uint32    // In
 	Outputs [4]uint32 // Out of each
+	Ends    [3]uint32 // tiles of the first matrix, of the first two, and of the first three; no tile where they are fewer
 	After   [4]uint32 // an AFTER_*
 	Scale   [4]float32
 	Gain    [4]float32

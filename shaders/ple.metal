@@ -42,9 +42,24 @@ kernel void ple_gate(device float *v [[buffer(PLE_GATE_V)]],
   const bool owns = item < p.items;
   const ulong at = ulong(owns ? item : 0) * p.width, row = ulong(owns ? item / p.streams : 0) * p.width;
   float sum = 0.0f;
-  for (uint i = lane; owns && i < p.width; i += 32) sum += key[at + i] * query[at + i];
+  uint from = lane;
+  for (; owns && from + 7 * 32 < p.width; from += 8 * 32) { // as many loads under way at once
+    float one[8], two[8];
+    for (uint j = 0; j < 8; j++) {
+      one[j] = key[at + from + j * 32];
+      two[j] = query[at + from + j * 32];
+    }
+    for (uint j = 0; j < 8; j++) sum += one[j] * two[j];
+  }
+  for (; owns && from < p.width; from += 32) sum += key[at + from] * query[at + from];
   const float s = simd_sum(sum) * p.scale;
   const float root = sqrt(max(fabs(s), 1e-6f));
   const float gate = sigmoid(s > 0.0f ? root : s < 0.0f ? -root : s);
-  for (uint i = lane; owns && i < p.width; i += 32) v[at + i] = gate * val[row + i];
+  from = lane;
+  for (; owns && from + 7 * 32 < p.width; from += 8 * 32) {
+    float own[8];
+    for (uint j = 0; j < 8; j++) own[j] = val[row + from + j * 32];
+    for (uint j = 0; j < 8; j++) v[at + from + j * 32] = gate * own[j];
+  }
+  for (; owns && from < p.width; from += 32) v[at + from] = gate * val[row + from];
 }

@@ -455,8 +455,10 @@ METAL_FUNC uint attend_keys(constant AttendParams &p, uint row) {
 // Dims [c, c+4) of a head of a row, zeros from hd on.
 template <int FORMAT>
 METAL_FUNC float4 attend_four(AttendCache cache, constant AttendParams &p, uint token, uint head, uint c) {
-  if (FORMAT == ROWS_F32 && p.hd % 4 == 0) // whole float4s
-    return c < p.hd ? *(device const float4 *)(cache.data + ((ulong(token) * p.hkv + head) * p.hd + c) * 4) : float4(0.0f);
+  if (FORMAT == ROWS_F32 && p.hd % 4 == 0) { // whole float4s
+    const float4 four = *(device const float4 *)(cache.data + ((ulong(token) * p.hkv + head) * p.hd + min(c, p.hd - 4)) * 4);
+    return c < p.hd ? four : float4(0.0f);
+  }
   float4 v = float4(0.0f);
   for (uint i = 0; i < 4; i++)
     if (c + i < p.hd) v[i] = attend_value<FORMAT>(cache, p, token, head, c + i);
@@ -476,11 +478,12 @@ METAL_FUNC void attend_few_scores(threadgroup float4 *ss, threadgroup const floa
                                   constant AttendParams &p, uint head, uint tid) {
   const uint part = tid % 8;
   for (uint i = tid / 8; i < FEW_KEYS; i += BLOCK_THREADS / 8) {
-    float4 dots = float4(0.0f);
-    for (uint d = part; d < HD / 4; d += 8) {
-      const float4 key = attend_four<FORMAT>(keys, p, tokens[i], head, d * 4);
+    float4 dots = float4(0.0f), own[HD / 32];
+    for (int j = 0; j < HD / 32; j++) own[j] = attend_four<FORMAT>(keys, p, tokens[i], head, (part + uint(j) * 8) * 4); // all under way at once
+    for (int j = 0; j < HD / 32; j++) {
+      const float4 key = own[j];
       for (int h = 0; h < FEW_HEADS; h++) {
-        const float4 q = qs[h * (HD / 4) + d];
+        const float4 q = qs[h * (HD / 4) + int(part) + j * 8];
         dots[h] = fma(q[3], key[3], fma(q[2], key[2], fma(q[1], key[1], fma(q[0], key[0], dots[h]))));
       }
     }

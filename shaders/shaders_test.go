@@ -99,7 +99,10 @@ func TestKernelsAreDescribed(t *testing.T) {
 		}
 		lines, found := strings.Split(text, "\n"), 0
 		for i, line := range lines {
-			if !strings.HasPrefix(line, "kernel void ") {
+			if _, head, bounded := strings.Cut(line, ")]] "); bounded {
+				line = head
+			}
+			if !strings.HasPrefix(line, "kernel void") {
 				continue
 			}
 			found++

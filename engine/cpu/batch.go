@@ -186,10 +186,14 @@ func (q *batch) ReadStreams(in ops.StreamRead) {
 }
 
 // StepDelta implements ops.FewRows.
-func (q *batch) StepDelta(d ops.DeltaStep) {
+func (q *batch) StepDelta(d ops.DeltaStep) (exchanged bool) {
 	step := q.b.stepOf(d)
 	q.later(step, step.phase())
+	return false
 }
+
+// SharesInside implements ops.FewRows.
+func (q *batch) SharesInside() bool { return q.b.SharesInside() }
 
 // Route implements ops.MoE.
 func (q *batch) Route(logits ops.Tensor, k int, renorm bool) ops.Route {

@@ -3,10 +3,11 @@ package cpu
 import "lector/engine/ops"
 
 // StepDelta carries out a step for each key head, with the value heads that use it: no other item touches their channels.
-func (b *Backend) StepDelta(d ops.DeltaStep) {
+func (b *Backend) StepDelta(d ops.DeltaStep) (exchanged bool) {
 	step := b.stepOf(d)
 	defer b.steps.put(step)
 	b.inPhases(step, step.phase())
+	return false
 }
 
 // stepOf is a step that fits.

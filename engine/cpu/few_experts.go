@@ -2,6 +2,9 @@ package cpu
 
 import "lector/engine/ops"
 
+// SharesInside says no: they go with the other products of the same rows.
+func (b *Backend) SharesInside() bool { return false }
+
 // RunShared is RunExperts and the shared expert. Where the experts of few rows are at hand its last product is computed
 // beside theirs.
 func (b *Backend) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.SharedExpert) ops.Usage {

@@ -134,6 +134,16 @@ func (b *Backend) Mark(part ops.Part) {
 	}
 }
 
+// Begin implements ops.Beginner.
+func (b *Backend) Begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flush()
+	if b.cmd.count >= b.cmd.enough {
+		b.fail(b.cmd.commit())
+	}
+}
+
 // Err implements ops.Late.
 func (b *Backend) Err() error {
 	b.mu.Lock()

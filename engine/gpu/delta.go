@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"math"
-
 	"lector/engine/ops"
 	"lector/metal"
 	"lector/shaders"
@@ -48,14 +46,10 @@ func (b *Backend) DeltaGates(g, beta, a, bb ops.Tensor, aLog, dtBias []float32) 
 	fit(ops.Same(g, beta, a, bb) && len(aLog) == g.Cols && len(dtBias) == g.Cols, "DeltaGates", g, beta, a, bb)
 	e := b.begin()
 	defer e.end()
-	rate := make([]float32, len(aLog))
-	for i, v := range aLog {
-		rate[i] = float32(math.Exp(float64(v)))
-	}
 	dispatch(e, deltaGates, shaders.DeltaGatesParams{Rows: uint32(g.Rows), Heads: uint32(g.Cols)}, launch{
 		buffers: []region{
 			shaders.GatesDecay: at(g), shaders.GatesBeta: at(beta), shaders.GatesA: at(a), shaders.GatesB: at(bb),
-			shaders.GatesRate: upload(e, rate), shaders.GatesDtBias: e.vector(dtBias),
+			shaders.GatesRate: e.rate(aLog), shaders.GatesDtBias: e.vector(dtBias),
 		},
 		groups: over(g.Rows*g.Cols, shaders.BlockThreads), threads: shaders.BlockThreads,
 	})

@@ -25,8 +25,22 @@ type launch struct {
 	work      float64 // floating-point operations, so that command buffers stay short
 }
 
-// constants are the function constants of a pipeline; entries without a value don't count.
-type constants [8]metal.Constant
+// constants are the function constants of a pipeline: how a matrix is stored, where it reads one.
+type constants struct {
+	stored                    bool // the rest counts
+	format, bits, group, side uint32
+}
+
+// list is the constants as a library wants them.
+func (c constants) list() []metal.Constant {
+	if !c.stored {
+		return nil
+	}
+	return []metal.Constant{
+		{Index: shaders.ConstantFormat, Value: c.format}, {Index: shaders.ConstantBits, Value: c.bits},
+		{Index: shaders.ConstantGroup, Value: c.group}, {Index: shaders.ConstantSide, Value: c.side},
+	}
+}
 
 // commands is the queue with what is encoded and what is under way.
 type commands struct {
@@ -35,6 +49,7 @@ type commands struct {
 	encoder metal.Encoder       // of open; nil between encoders
 	kernel  string              // that encoder is labelled with
 	count   int                 // dispatches in open
+	enough  int                 // that are worth handing over
 	total   int                 // and since New
 	work    float64             // their floating-point operations
 	part    ops.Part            // that open counts as
@@ -54,6 +69,9 @@ const (
 	maxWork       = 200e9
 )
 
+// firstDispatches are worth handing over to a device that stands still, and twice as many each time after that.
+const firstDispatches = 8
+
 // idle says that no pending work uses any memory.
 func (c *commands) idle() bool { return c.open == nil && len(c.flying) == 0 }
 
@@ -64,7 +82,7 @@ func (c *commands) commit() error {
 	}
 	c.endEncoder()
 	cb := c.open
-	c.open, c.count, c.work = nil, 0, 0
+	c.open, c.count, c.work, c.enough = nil, 0, 0, min(2*c.enough, maxDispatches)
 	if err := cb.Commit(); err != nil {
 		return fmt.Errorf("%w: commit: %w", ErrDevice, err)
 	}
@@ -80,6 +98,9 @@ func (c *commands) buffer() (metal.CommandBuffer, error) {
 			return nil, fmt.Errorf("%w: %w", ErrDevice, err)
 		}
 		c.open = cb
+		if len(c.flying) == 0 {
+			c.enough = firstDispatches
+		}
 	}
 	return c.open, nil
 }
@@ -331,13 +352,7 @@ func (k *kernels) pipeline(name string, c constants) (metal.Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	var set []metal.Constant
-	for _, v := range c {
-		if v.Value != nil {
-			set = append(set, v)
-		}
-	}
-	p, err := l.Pipeline(name, set)
+	p, err := l.Pipeline(name, c.list())
 	if err != nil {
 		return nil, fmt.Errorf("%w: make kernel %s: %w", ErrDevice, name, err)
 	}

@@ -69,8 +69,8 @@ func fewScratch(w ops.Work) int {
 
 // expertScratch is what RunExperts works in: activations of the pairs in flight, and outputs.
 func expertScratch(d ops.ExpertDims, rows int) int {
-	pairs := rows * d.TopK
-	if d.Stored { // they come in any order and once, so that all outputs are held until their sums are made in slot order
+	pairs := rows * (d.TopK + 1) // a row with the shared expert is one more
+	if d.Stored {                // they come in any order and once, so that all outputs are held until their sums are made in slot order
 		return 2*piece(4*min(pairs, rows*expertGroupMax)*d.Inner) + piece(4*pairs*d.Width)
 	}
 	return 2*piece(4*pairs*d.Inner) + piece(4*pairs*columnsAtOnce(pairs, d.Width))

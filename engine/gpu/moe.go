@@ -92,31 +92,40 @@ func (b *Backend) Route(logits ops.Tensor, k int, renorm bool) ops.Route {
 // RunExperts: y[r] = sum over r's slots, in slot order, of weight * Down(silu(Gate x) * Up x). It waits for the routing,
 // but for few rows' where all experts are on the device.
 func (b *Backend) RunExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Route) ops.Usage {
+	used, _ := b.runExperts(y, x, experts, chosen, nil)
+	return used
+}
+
+// runExperts is RunExperts; added says that the shared expert, where there is one, is in y too.
+func (b *Backend) runExperts(y, x ops.Tensor, experts ops.Experts, chosen ops.Route, shared *ops.SharedExpert) (used ops.Usage, added bool) {
 	t, mine := chosen.(*route)
 	fit(mine && t.b == b && t.rows == x.Rows && ops.Same(y, x), "RunExperts", y, x)
 	if x.Rows == 0 {
-		return ops.Usage{}
+		return used, false
 	}
 	e := b.begin()
 	defer e.end()
 	run := expertRun{encoding: e, experts: experts, route: t, x: x, y: y}
 	if few(x.Rows) && !e.failed() {
+		if shared != nil {
+			run.shared = e.sharedPart(shared)
+		}
 		if used, done := run.resident(); done {
-			return used
+			return used, run.added
 		}
 	}
 	if !e.sync() {
-		return ops.Usage{}
+		return used, false
 	}
 	if err := run.count(); err != nil {
 		b.fail(err)
-		return ops.Usage{}
+		return used, false
 	}
 	if experts.Records != nil {
 		run.stored()
-		return ops.Usage{}
+		return used, false
 	}
-	return run.mapped()
+	return run.mapped(), false
 }
 
 // ExpertBytes is the most memory that RunExperts takes beside its tensors and slots, with any number of experts.
@@ -137,6 +146,8 @@ type expertRun struct {
 	experts ops.Experts
 	route   *route
 	x, y    ops.Tensor
+	shared  *sharedPart // nil without one
+	added   bool        // it is in y
 
 	counts []int // by expert: its pairs; after place, its end
 	active []activeExpert

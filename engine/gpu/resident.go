@@ -33,34 +33,60 @@ func (t *expertRun) resident() (used ops.Usage, done bool) {
 	if all == nil || !all.whole {
 		return used, false
 	}
-	k, pairs := t.route.k, t.total()
-	inside := t.take(4 * pairs * t.inner())
-	p := shaders.ExpertFewParams{Inputs: uint32(t.x.Cols), Outputs: uint32(t.inner()), Experts: uint32(len(list)), Slots: uint32(k)}
-	g, u, d := &all.parts[gate], &all.parts[upper], &all.parts[down]
-	ids := t.route.experts
+	t.added = t.shared != nil && t.shared.like(all, t.inner())
+	inside := t.take(4 * (t.total() + t.x.Rows) * t.inner())
+	p := shaders.ExpertFewParams{Experts: uint32(len(list)), Slots: uint32(t.route.k), Pairs: uint32(t.total())}
+	t.insideOfAll(inside, p, all)
+	t.sumOfAll(inside, p, all)
+	if !counted {
+		used = ops.Usage{Records: t.total(), Bytes: int64(t.total() * list[0].Bytes())}
+	}
+	return used, true
+}
+
+// insideOfAll computes the activations of all pairs, and behind them those of the shared expert where it is added.
+func (t *expertRun) insideOfAll(y region, p shaders.ExpertFewParams, all *residentExperts) {
+	g, u, ids := &all.parts[gate], &all.parts[upper], t.route.experts
+	p.Inputs, p.Outputs = uint32(t.x.Cols), uint32(t.inner())
+	buffers := make([]region, shaders.ExpertBiasesSharedUp+1)
+	buffers[shaders.ExpertY], buffers[shaders.ExpertX], buffers[shaders.ExpertRows], buffers[shaders.ExpertIds] = y, at(t.x), ids, ids // rows are not listed
+	items := t.bindPairs(buffers, g, u)
 	dispatch(t.encoding, moeFewInside, p, launch{
-		buffers: []region{
-			shaders.ExpertY: inside, shaders.ExpertX: at(t.x), shaders.ExpertRows: ids, shaders.ExpertIds: ids, // rows are not listed
-			shaders.ExpertTable: g.table, shaders.ExpertData: g.data, shaders.ExpertScales: g.scales, shaders.ExpertBiases: g.biases,
-			shaders.ExpertTableUp: u.table, shaders.ExpertDataUp: u.data, shaders.ExpertScalesUp: u.scales, shaders.ExpertBiasesUp: u.biases,
-		},
-		constants: g.constants,
-		groups:    metal.Size{X: vectorTiles(t.inner(), t.x.Cols, shaders.BlockThreads, shaders.FewPairs), Y: pairs, Z: 1}, threads: shaders.BlockThreads,
+		buffers: buffers, constants: g.constants,
+		groups: metal.Size{X: vectorTiles(t.inner(), t.x.Cols, shaders.BlockThreads, shaders.FewPairs), Y: items, Z: 1}, threads: shaders.BlockThreads,
 	})
+}
+
+// bindPairs binds gates and ups, and says how many rows of activations there are.
+func (t *expertRun) bindPairs(buffers []region, g, u *groupPart) (items int) {
+	buffers[shaders.ExpertTable], buffers[shaders.ExpertData], buffers[shaders.ExpertScales], buffers[shaders.ExpertBiases] = g.table, g.data, g.scales, g.biases
+	buffers[shaders.ExpertTableUp], buffers[shaders.ExpertDataUp], buffers[shaders.ExpertScalesUp], buffers[shaders.ExpertBiasesUp] = u.table, u.data, u.scales, u.biases
+	if t.added {
+		bindInside(buffers, &t.shared.gate, &t.shared.up)
+		return t.total() + t.x.Rows
+	}
+	bindInside(buffers, &stored{data: g.data, scales: g.scales, biases: g.biases}, &stored{data: u.data, scales: u.scales, biases: u.biases})
+	return t.total()
+}
+
+// sumOfAll multiplies the activations with the last matrices, and adds up.
+func (t *expertRun) sumOfAll(inside region, p shaders.ExpertFewParams, all *residentExperts) {
+	d := &all.parts[down]
+	last, score := stored{data: d.data, scales: d.scales, biases: d.biases}, t.route.weights // never read where nothing is added
+	if t.added {
+		p.Shared, last, score = 1, t.shared.down, t.shared.score
+	}
 	p.Inputs, p.Outputs = uint32(t.inner()), uint32(t.y.Cols)
 	dispatch(t.encoding, moeFewSum, p, launch{
 		buffers: []region{
-			shaders.ExpertY: at(t.y), shaders.ExpertX: inside, shaders.ExpertIds: ids,
+			shaders.ExpertY: at(t.y), shaders.ExpertX: inside, shaders.ExpertIds: t.route.experts,
 			shaders.ExpertTable: d.table, shaders.ExpertData: d.data, shaders.ExpertScales: d.scales, shaders.ExpertBiases: d.biases,
-			shaders.ExpertWeight: t.route.weights,
+			shaders.ExpertWeight: t.route.weights, shaders.ExpertScore: score,
+			shaders.ExpertDataShared: last.data, shaders.ExpertScalesShared: last.scales, shaders.ExpertBiasesShared: last.biases,
 		},
 		constants: d.constants,
 		groups:    metal.Size{X: vectorTiles(t.y.Cols, t.inner(), simdWidth, shaders.FewDown), Y: t.y.Rows, Z: 1}, threads: shaders.FewSimds * simdWidth,
 	})
-	if !counted {
-		used = ops.Usage{Records: pairs, Bytes: int64(pairs * list[0].Bytes())}
-	}
-	return used, true
 }
 
 // allExperts lists every expert of the layer where all are in memory; counted says that who holds them counts them.
@@ -147,13 +173,13 @@ func (t *expertRun) fewProduct(g *expertGroup, m *groupPart, p product, in int) 
 // fewInside computes the activations of a group's pairs at once, one after the other: its gates and ups are stored alike.
 func (t *expertRun) fewInside(g *expertGroup, y region) {
 	m, u, in := &g.parts[gate], &g.parts[upper], t.x.Cols
-	params := shaders.ExpertFewParams{Inputs: uint32(in), Outputs: uint32(t.inner()), Experts: uint32(g.to - g.from), Slots: 1, Listed: 1}
+	pairs := uint32(g.to - g.from)
+	params := shaders.ExpertFewParams{Inputs: uint32(in), Outputs: uint32(t.inner()), Experts: pairs, Slots: 1, Listed: 1, Pairs: pairs}
+	buffers := make([]region, shaders.ExpertBiasesSharedUp+1)
+	buffers[shaders.ExpertY], buffers[shaders.ExpertX], buffers[shaders.ExpertRows], buffers[shaders.ExpertIds] = y, at(t.x), t.rows.plus(4*g.from), g.ids
+	t.bindPairs(buffers, m, u)
 	dispatch(t.encoding, moeFewInside, params, launch{
-		buffers: []region{
-			shaders.ExpertY: y, shaders.ExpertX: at(t.x), shaders.ExpertRows: t.rows.plus(4 * g.from), shaders.ExpertIds: g.ids,
-			shaders.ExpertTable: m.table, shaders.ExpertData: m.data, shaders.ExpertScales: m.scales, shaders.ExpertBiases: m.biases,
-			shaders.ExpertTableUp: u.table, shaders.ExpertDataUp: u.data, shaders.ExpertScalesUp: u.scales, shaders.ExpertBiasesUp: u.biases,
-		},
+		buffers:   buffers,
 		constants: m.constants,
 		groups:    metal.Size{X: vectorTiles(t.inner(), in, shaders.BlockThreads, shaders.FewPairs), Y: g.to - g.from, Z: 1}, threads: shaders.BlockThreads,
 		work: 4 * float64(g.to-g.from) * float64(in) * float64(t.inner()),

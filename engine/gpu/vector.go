@@ -86,6 +86,9 @@ func (b *Backend) flush() {
 			tiles += blocks(v.outputs, linearTile(w.x.cols, v.outputs))
 			outputs += v.outputs
 		}
+		if i < len(p.Ends) {
+			p.Ends[i] = uint32(tiles)
+		}
 		y, data, scales, biases := shaders.LinearY, shaders.LinearData, shaders.LinearScales, shaders.LinearBiases
 		if i > 0 {
 			y, data, scales, biases = shaders.MatvecY1+i-1, shaders.MatvecData1+i-1, shaders.MatvecScales1+i-1, shaders.MatvecBiases1+i-1

@@ -3,11 +3,11 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"lector/engine/ops"
 	"lector/metal"
-	"lector/shaders"
 )
 
 // weights knows by their address the bytes that the device has already: wrapped in place, or copied. It holds on to
@@ -19,6 +19,7 @@ type weights struct {
 	wrapped []metal.Buffer // over mapped memory
 	copies  arena          // of small ones
 	large   []*memory
+	rates   map[*float32][]float32 // exp of vectors, by where they lie
 }
 
 type weightKey struct {
@@ -27,7 +28,7 @@ type weightKey struct {
 }
 
 func newWeights(mapped [][]byte) weights {
-	return weights{mapped: mapped, known: map[weightKey]region{}}
+	return weights{mapped: mapped, known: map[weightKey]region{}, rates: map[*float32][]float32{}}
 }
 
 // storedAlign is what the kernels ask of codes, scales and biases: they load words.
@@ -56,12 +57,7 @@ func formatOf(m *ops.Matrix) constants {
 	if m.Format == ops.Affine {
 		bits, group, side = uint32(m.Bits), uint32(m.Group), m.Side
 	}
-	return constants{
-		{Index: shaders.ConstantFormat, Value: uint32(m.Format)},
-		{Index: shaders.ConstantBits, Value: bits},
-		{Index: shaders.ConstantGroup, Value: group},
-		{Index: shaders.ConstantSide, Value: uint32(side)},
-	}
+	return constants{stored: true, format: uint32(m.Format), bits: bits, group: group, side: uint32(side)}
 }
 
 // weight puts stored bytes on the device.
@@ -89,6 +85,20 @@ func (e *encoding) weight(data []byte) region {
 
 // vector puts a short weight on the device.
 func (e *encoding) vector(v []float32) region { return e.weight(bytesOf(v)) }
+
+// rate puts exp of a short weight on the device.
+func (e *encoding) rate(v []float32) region {
+	known := e.b.weights.rates
+	rate := known[unsafe.SliceData(v)]
+	if len(rate) != len(v) {
+		rate = make([]float32, len(v))
+		for i, x := range v {
+			rate[i] = float32(math.Exp(float64(x)))
+		}
+		known[unsafe.SliceData(v)] = rate
+	}
+	return e.vector(rate)
+}
 
 // put wraps data where it lies in mapped memory at an address that the kernels can load words from, else copies it, as
 // always to a device whose memory lies apart: over the bus every product would be slow.

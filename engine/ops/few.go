@@ -7,8 +7,11 @@ type FewRows interface {
 	TakesFew(rows int) bool
 	// LinearAll: ys[i] = x ws[i]ᵀ for every i.
 	LinearAll(x Tensor, ys []Tensor, ws []*Matrix)
-	// StepDelta carries out what lies between the projections of a Gated DeltaNet mixer.
-	StepDelta(s DeltaStep)
+	// StepDelta carries out what lies between the projections of a Gated DeltaNet mixer. exchanged says that OldS and
+	// OldTail hold what S and Tail become instead, and the caller is to exchange them.
+	StepDelta(s DeltaStep) (exchanged bool)
+	// SharesInside says that RunShared multiplies with the shared expert's first matrices too, so that nobody else need.
+	SharesInside() bool
 	// RunShared is RunExperts, and adds the shared expert: y += sigmoid(Score) * Down(silu(Gate) * Up). Gate is overwritten.
 	RunShared(y, x Tensor, e Experts, t Route, s SharedExpert) Usage
 }
@@ -19,10 +22,12 @@ type Batcher interface {
 	Batch() Backend
 }
 
-// SharedExpert is the expert that every row goes to: what its first products gave, and its last matrix.
+// SharedExpert is the expert that every row goes to: what its first products gave, and its last matrix. Gate and Up are
+// only room, and GateBy and UpBy set, for who SharesInside.
 type SharedExpert struct {
 	Score, Gate, Up Tensor // [T, 1], [T, inner] twice
 	Down            Matrix // [h, inner]
+	GateBy, UpBy    Matrix // [inner, h]
 }
 
 // DeltaStep is a Gated DeltaNet mixer between its projections, for few rows:

@@ -25,3 +25,9 @@ type Late interface {
 	// Err is the first error since the last Wait that is known by now. It waits for nothing and clears nothing.
 	Err() error
 }
+
+// Beginner is what a Late backend may be besides: one that is held up where it tells parts apart.
+type Beginner interface {
+	// Begin lets the device begin with what was called so far, where that is worth its while.
+	Begin()
+}

@@ -35,6 +35,15 @@ func (s *Sequence) decode(f *pass, tokens []engine.Token, choose engine.Choose) 
 	if err := s.net.trunk(f, s.st); err != nil {
 		return nil, err
 	}
+	one := len(tokens) == 1 // it is confirmed whatever follows it, so that the device is waited for once
+	if one {
+		if err := s.follow(f, tokens); err != nil {
+			return nil, err
+		}
+		if err := f.enter(ops.PartOther); err != nil {
+			return nil, err
+		}
+	}
 	chosen, greedy, err := s.verify(f, tokens, choose)
 	if err != nil {
 		return nil, err
@@ -43,15 +52,26 @@ func (s *Sequence) decode(f *pass, tokens []engine.Token, choose engine.Choose) 
 	if n < len(tokens) {
 		s.st.replay(f, n)
 	}
-	if _, err := s.headRows(f, tokens[:n], engine.NoToken); err != nil {
-		return nil, err
-	}
-	f.be.CopyRows(s.st.residual, 0, f.wide.Slice(n-1, n), 0)
-	if err := f.wait(); err != nil {
-		return nil, err
+	if !one {
+		if err := s.follow(f, tokens[:n]); err != nil {
+			return nil, err
+		}
+		if err := f.wait(); err != nil {
+			return nil, err
+		}
 	}
 	s.adopt(f.history[:s.st.pos+n], greedy)
 	return chosen, nil
+}
+
+// follow computes what the state keeps besides the trunk's of tokens that are confirmed.
+func (s *Sequence) follow(f *pass, tokens []engine.Token) error {
+	if _, err := s.headRows(f, tokens, engine.NoToken); err != nil {
+		return err
+	}
+	n := len(tokens)
+	f.be.CopyRows(s.st.residual, 0, f.wide.Slice(n-1, n), 0)
+	return nil
 }
 
 // verify chooses after each row while the choice confirms the draft in the next row. It returns the choices

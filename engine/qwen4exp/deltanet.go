@@ -45,10 +45,13 @@ func (f *pass) stepsFew() bool { return f.few != nil && f.dims.Cell == 0 }
 func (m *deltaNet) step(f *pass, st *deltaState) {
 	d := f.dims
 	f.meet(f.raw, &m.qkv).meet(f.zg, &m.z).meet(f.a, &m.a).meet(f.b, &m.b).multiply(f.x)
-	f.few.StepDelta(ops.DeltaStep{
+	exchanged := f.few.StepDelta(ops.DeltaStep{
 		O: f.o, QKV: f.qkv, Raw: f.raw, Tail: st.conv, Z: f.zg, A: f.a, B: f.b, S: st.s, OldS: st.oldS, OldTail: st.oldConv, Dims: d.Delta,
 		Conv: m.conv, ALog: m.aLog, DtBias: m.dtBias, Norm: m.norm, QueryScale: d.queryScale, Eps: d.Eps, SiLU: d.GateSiLU,
 	})
+	if exchanged {
+		st.exchange()
+	}
 	st.saved = true
 	st.kept.keep(f)
 	f.be.Linear(f.y, f.o, m.out)

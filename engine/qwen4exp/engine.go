@@ -55,6 +55,7 @@ type Engine struct {
 	budget     budget
 	turn       chan struct{} // holds one token: chunks of all sequences take turns on the scratch
 	scratch    scratch
+	shares     [decodeRows]shares // of passes by their rows; as scratch
 
 	identify sync.Once
 	identity engine.Identity

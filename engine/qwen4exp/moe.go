@@ -24,7 +24,11 @@ func (m *moe) forward(f *pass, layer int) error {
 		return f.zero(f.y)
 	}
 	if f.few != nil {
-		f.meet(f.router, &m.router).meet(f.score, &m.sharedScore).meet(f.sGate, &m.sharedGate).meet(f.sUp, &m.sharedUp).multiply(f.x)
+		f.meet(f.router, &m.router).meet(f.score, &m.sharedScore)
+		if !f.few.SharesInside() {
+			f.meet(f.sGate, &m.sharedGate).meet(f.sUp, &m.sharedUp)
+		}
+		f.multiply(f.x)
 	} else {
 		be.Linear(f.router, f.x, m.router)
 	}
@@ -38,7 +42,7 @@ func (m *moe) forward(f *pass, layer int) error {
 		experts.Records = f.store.Layer(f.ctx, m.stored, f.rows <= decodeRows)
 	}
 	if f.few != nil {
-		f.count(f.few.RunShared(f.y, f.x, experts, route, ops.SharedExpert{Score: f.score, Gate: f.sGate, Up: f.sUp, Down: m.sharedDown}))
+		f.count(f.few.RunShared(f.y, f.x, experts, route, ops.SharedExpert{Score: f.score, Gate: f.sGate, Up: f.sUp, Down: m.sharedDown, GateBy: m.sharedGate, UpBy: m.sharedUp}))
 		return nil
 	}
 	f.count(be.RunExperts(f.y, f.x, experts, route))

@@ -79,6 +79,9 @@ func (s *Sequence) admit(tokens []engine.Token, limit int) error {
 func (s *Sequence) batch(ctx context.Context, rows int, body func(f *pass) error) (engine.ChunkStats, error) {
 	return s.run(ctx, rows, func(f *pass) error {
 		be := f.be
+		if rows <= decodeRows {
+			f.timer.sample(&s.engine.shares[rows-1])
+		}
 		s.st.save(f)
 		err := body(f)
 		if err == nil {

@@ -51,7 +51,12 @@ type deltaState struct {
 
 	oldS, oldConv ops.Tensor // copies from before the batch in progress
 	saved         bool       // they are made; else the batch has not come here
+
+	listed [2]listed // s and conv
 }
+
+// listed is where a state lists a fixed tensor and its copy.
+type listed struct{ now, old *ops.Tensor }
 
 // deltaRows are a batch's inputs of the scan, kept for a replay.
 type deltaRows struct{ raw, qkv, g, beta ops.Tensor }
@@ -193,11 +198,20 @@ func (st *state) findSteps() {
 			switch {
 			case l.delta == nil:
 			case t == l.delta.s:
-				st.steps[i], l.delta.oldS = l.delta, st.spare[i]
+				st.steps[i], l.delta.oldS, l.delta.listed[0] = l.delta, st.spare[i], listed{&st.fixed[i], &st.spare[i]}
 			case t == l.delta.conv:
-				st.steps[i], l.delta.oldConv = l.delta, st.spare[i]
+				st.steps[i], l.delta.oldConv, l.delta.listed[1] = l.delta, st.spare[i], listed{&st.fixed[i], &st.spare[i]}
 			}
 		}
+	}
+}
+
+// exchange makes the copies of a state what it is, and what it was the copies: a step wrote them so.
+func (st *deltaState) exchange() {
+	st.s, st.oldS = st.oldS, st.s
+	st.conv, st.oldConv = st.oldConv, st.conv
+	for _, l := range st.listed {
+		*l.now, *l.old = *l.old, *l.now
 	}
 }
 

@@ -17,12 +17,52 @@ type timer struct {
 	part   ops.Part                 // under way
 	last   time.Time                // of the last change of part
 	failed error                    // of a wait whose caller could not return it
+	begin  ops.Beginner             // late, where telling parts apart holds it up, else nil
+	kind   *shares                  // of a pass that may be sampled, else nil
+	coarse bool                     // the parts are not measured but shared out
+}
+
+// sampled is of how many like passes of few rows the parts are measured once: to tell them apart holds a device up.
+const sampled = 16
+
+// shares is what the parts had of the last pass of a kind that was measured.
+type shares struct {
+	passes int
+	of     [ops.Parts]float64
+}
+
+// sample lets a pass of few rows be one of those that are measured only now and then.
+func (t *timer) sample(kind *shares) {
+	if t.begin == nil {
+		return
+	}
+	t.kind, t.coarse = kind, kind.passes%sampled != 0
+	kind.passes++
+}
+
+// split shares out what a pass took that was not measured by its parts, and remembers what one had that was.
+func (t *timer) split() {
+	if t.kind == nil {
+		return
+	}
+	total := time.Duration(0)
+	for _, spent := range t.spent {
+		total += spent
+	}
+	for part := range t.spent {
+		if t.coarse {
+			t.spent[part] = time.Duration(t.kind.of[part] * float64(total))
+		} else {
+			t.kind.of[part] = float64(t.spent[part]) / float64(max(total, 1))
+		}
+	}
 }
 
 func newTimer(be ops.Backend) *timer {
 	t := &timer{last: time.Now()}
 	if late, ok := be.(ops.Late); ok {
 		t.late, t.before = late, late.Spent()
+		t.begin, _ = be.(ops.Beginner)
 		late.Mark(ops.PartOther)
 	}
 	return t
@@ -31,9 +71,12 @@ func newTimer(be ops.Backend) *timer {
 // enter counts what has passed as the part under way, and goes on with another.
 func (t *timer) enter(part ops.Part) {
 	now := time.Now()
-	if t.late != nil {
+	switch {
+	case t.coarse:
+		t.begin.Begin()
+	case t.late != nil:
 		t.late.Mark(part)
-	} else {
+	default:
 		t.spent[t.part] += now.Sub(t.last)
 	}
 	t.last, t.part = now, part
@@ -53,6 +96,7 @@ func (t *timer) report(s *engine.ChunkStats, whole time.Duration) {
 		for part, spent := range t.late.Spent() {
 			t.spent[part] = spent - t.before[part]
 		}
+		t.split()
 	}
 	s.Seconds, s.Ngram = whole.Seconds(), t.ngram.Seconds()
 	s.Delta, s.Attention = t.spent[ops.PartDelta].Seconds(), t.spent[ops.PartAttention].Seconds()

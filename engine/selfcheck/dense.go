@@ -239,7 +239,44 @@ func delta() []check {
 	} {
 		list = append(list, check{"DeltaScan", fmt.Sprintf("%d rows, %d of %d x %d", s.rows, s.Hv, s.Dk, s.Dv), summed, summed, func(r *run) { scan(r, s.DeltaDims, s.rows) }})
 	}
+	for _, s := range []struct {
+		ops.DeltaDims
+		rows int
+	}{
+		{ops.DeltaDims{Hk: 1, Hv: 1, Dk: 32, Dv: 32}, 1}, {ops.DeltaDims{Hk: 2, Hv: 4, Dk: 48, Dv: 40}, 13}, {ops.DeltaDims{Hk: 2, Hv: 6, Dk: 128, Dv: 128}, 3},
+	} {
+		list = append(list, check{"StepDelta", fmt.Sprintf("%d rows, %d of %d x %d", s.rows, s.Hv, s.Dk, s.Dv), summed, summed, func(r *run) { step(r, s.DeltaDims, s.rows) }})
+	}
 	return list
+}
+
+// step moves state and tail on by some rows, together where the backend does it.
+func step(r *run, d ops.DeltaDims, rows int) {
+	const taps = 4
+	c, v := 2*d.Hk*d.Dk+d.Hv*d.Dv, d.Hv*d.Dv
+	s := ops.DeltaStep{
+		O: r.blank(rows, v), QKV: r.blank(rows, c), Raw: r.put(r.normal(rows*c, 1), c), Tail: r.put(r.normal((taps-1)*c, 1), c), Z: r.put(r.normal(rows*v, 1), v),
+		A: r.put(r.normal(rows*d.Hv, 1), d.Hv), B: r.put(r.normal(rows*d.Hv, 1), d.Hv), S: r.put(r.normal(d.Hv*d.Dk*d.Dv, 0.1), d.Dk*d.Dv),
+		OldS: r.blank(d.Hv, d.Dk*d.Dv), OldTail: r.blank(taps-1, c), Dims: d, Conv: r.normal(c*taps, 1), ALog: r.normal(d.Hv, 1), DtBias: r.normal(d.Hv, 1),
+		Norm: r.normal(d.Dv, 1), QueryScale: 0.25, Eps: 1e-6,
+	}
+	if few, ok := r.Backend.(ops.FewRows); ok && few.TakesFew(rows) {
+		if few.StepDelta(s) {
+			s.S, s.OldS, s.Tail, s.OldTail = s.OldS, s.S, s.OldTail, s.Tail
+		}
+		r.out(s.O, s.S, s.Tail, s.OldS, s.OldTail)
+		return
+	}
+	r.CopyRows(s.OldS, 0, s.S, 0)
+	r.CopyRows(s.OldTail, 0, s.Tail, 0)
+	r.Conv(s.QKV, s.Raw, s.Tail, s.Conv, 1, true)
+	r.UnitHeads(s.QKV, ops.Heads{N: d.Hk, Stride: d.Dk, Dim: d.Dk}, s.QueryScale)
+	r.UnitHeads(s.QKV, ops.Heads{From: d.Hk * d.Dk, N: d.Hk, Stride: d.Dk, Dim: d.Dk}, 1)
+	r.DeltaGates(s.A, s.B, s.A, s.B, s.ALog, s.DtBias)
+	r.DeltaScan(s.O, s.QKV, s.A, s.B, s.S, d)
+	r.ShiftTail(s.Tail, s.Raw)
+	r.GatedNorm(s.O, s.Z, s.Norm, s.Eps, s.SiLU)
+	r.out(s.O, s.S, s.Tail, s.OldS, s.OldTail)
 }
 
 // scan has keys that are nearly equal in half of its rows, as where a text repeats itself.

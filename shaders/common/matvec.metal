@@ -24,10 +24,11 @@ METAL_FUNC uint matvec_each(uint inputs, uint outputs, uint parts) {
   return outputs >= (parts > 1 ? 2 * VECTOR_SPLIT_OUTPUTS : 6 * VECTOR_SPLIT_OUTPUTS) ? VECTOR_MOST : VECTOR_LEAST;
 }
 
-// How many outputs a threadgroup has.
-METAL_FUNC uint matvec_across(uint inputs, uint outputs) {
-  const uint parts = matvec_parts(inputs, outputs), each = matvec_each(inputs, outputs, parts);
-  return each * (SIMD_WIDTH / matvec_lanes(inputs)) * (parts > 1 ? 1 : VECTOR_SIMDS);
+// Says which rows of its matrix a simdgroup will read.
+METAL_FUNC void matvec_ahead(MatvecPart m, uint tile, uint sg, uint lane) {
+  const uint parts = matvec_parts(m.w.in, m.outputs), count = matvec_each(m.w.in, m.outputs, parts) * (SIMD_WIDTH / matvec_lanes(m.w.in));
+  const uint first = (parts > 1 ? tile : tile * VECTOR_SIMDS + sg) * count;
+  stored_ahead(m.w, first, first < m.outputs && (parts == 1 || sg == 0) ? min(count, m.outputs - first) : 0, lane);
 }
 
 // Writes the outputs of a thread, each by the first of the lanes that share it.
@@ -80,43 +81,15 @@ METAL_FUNC void matvec_all(MatvecPart m, uint tile, device const float *x, uint 
 }
 static_assert(VECTOR_MOST % VECTOR_LEAST == 0, "many outputs are whole runs of few");
 
-// y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for a tile and up to
-// ROWS rows, one or VECTOR_TILE. A row's sums do not depend on how many rows there are, nor an output's on the matrices
-// beside its own.
-//
-//   y [rows, outputs], x [rows, inputs], data, scales, biases: W [outputs, inputs] as stored
-//   grid: x over the tiles of one matrix after the other, y over rows
-template <int ROWS>
-kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
-                          device float *y [[buffer(LINEAR_Y)]],
-                          device const float *x [[buffer(LINEAR_X)]],
-                          device const uchar *data [[buffer(LINEAR_DATA)]],
-                          device const uchar *scales [[buffer(LINEAR_SCALES)]],
-                          device const uchar *biases [[buffer(LINEAR_BIASES)]],
-                          device float *y1 [[buffer(MATVEC_Y1)]],
-                          device float *y2 [[buffer(MATVEC_Y2)]],
-                          device float *y3 [[buffer(MATVEC_Y3)]],
-                          device const uchar *data1 [[buffer(MATVEC_DATA1)]],
-                          device const uchar *data2 [[buffer(MATVEC_DATA2)]],
-                          device const uchar *data3 [[buffer(MATVEC_DATA3)]],
-                          device const uchar *scales1 [[buffer(MATVEC_SCALES1)]],
-                          device const uchar *scales2 [[buffer(MATVEC_SCALES2)]],
-                          device const uchar *scales3 [[buffer(MATVEC_SCALES3)]],
-                          device const uchar *biases1 [[buffer(MATVEC_BIASES1)]],
-                          device const uchar *biases2 [[buffer(MATVEC_BIASES2)]],
-                          device const uchar *biases3 [[buffer(MATVEC_BIASES3)]],
-                          uint3 group [[threadgroup_position_in_grid]],
-                          uint sg [[simdgroup_index_in_threadgroup]],
-                          uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup float partial[VECTOR_SIMDS * ROWS * VECTOR_MOST];
-  uint tile = group.x, which = 0;
-  for (uint i = 0; i < 3; i++) {
-    const uint across = matvec_across(p.inputs, p.outputs[i]), tiles = (p.outputs[i] + across - 1) / across;
-    if (which == i && tile >= tiles) {
-      tile -= tiles;
-      which = i + 1;
-    }
-  }
+// The matrix that tile number `tile` of all is one of, and which of its tiles.
+METAL_FUNC MatvecPart matvec_part(constant MatvecParams &p, device float *y, device const float *x,
+                                  device const uchar *data, device const uchar *scales, device const uchar *biases,
+                                  device float *y1, device float *y2, device float *y3, device const uchar *data1,
+                                  device const uchar *data2, device const uchar *data3, device const uchar *scales1,
+                                  device const uchar *scales2, device const uchar *scales3, device const uchar *biases1,
+                                  device const uchar *biases2, device const uchar *biases3, thread uint &tile) {
+  const uint which = (tile >= p.ends[0] ? 1u : 0u) + (tile >= p.ends[1] ? 1u : 0u) + (tile >= p.ends[2] ? 1u : 0u);
+  tile -= (which == 0 ? 0 : which == 1 ? p.ends[0] : which == 2 ? p.ends[1] : p.ends[2]);
   MatvecPart m;
   m.w.in = p.inputs;
   m.w.data = which == 0 ? data : which == 1 ? data1 : which == 2 ? data2 : data3;
@@ -127,8 +100,62 @@ kernel void linear_matvec(constant MatvecParams &p [[buffer(PARAMS)]],
   m.after = which == 0 ? p.after[0] : which == 1 ? p.after[1] : which == 2 ? p.after[2] : p.after[3];
   m.scale = which == 0 ? p.scale[0] : which == 1 ? p.scale[1] : which == 2 ? p.scale[2] : p.scale[3];
   m.gain = which == 0 ? p.gain[0] : which == 1 ? p.gain[1] : which == 2 ? p.gain[2] : p.gain[3];
-  const uint row = group.y * ROWS, rows = min(uint(ROWS), p.rows - row);
-  matvec_all<ROWS>(m, tile, x, row, rows, partial, sg, lane);
+  return m;
 }
-template [[host_name("linear_matvec_one")]] [[kernel]] decltype(linear_matvec<1>) linear_matvec<1>;
-template [[host_name("linear_matvec_few")]] [[kernel]] decltype(linear_matvec<VECTOR_TILE>) linear_matvec<VECTOR_TILE>;
+
+// What the kernels for few rows take.
+#define MATVEC_PARAMETERS \
+  constant MatvecParams &p [[buffer(PARAMS)]], \
+  device float *y [[buffer(LINEAR_Y)]], \
+  device const float *x [[buffer(LINEAR_X)]], \
+  device const uchar *data [[buffer(LINEAR_DATA)]], \
+  device const uchar *scales [[buffer(LINEAR_SCALES)]], \
+  device const uchar *biases [[buffer(LINEAR_BIASES)]], \
+  device float *y1 [[buffer(MATVEC_Y1)]], \
+  device float *y2 [[buffer(MATVEC_Y2)]], \
+  device float *y3 [[buffer(MATVEC_Y3)]], \
+  device const uchar *data1 [[buffer(MATVEC_DATA1)]], \
+  device const uchar *data2 [[buffer(MATVEC_DATA2)]], \
+  device const uchar *data3 [[buffer(MATVEC_DATA3)]], \
+  device const uchar *scales1 [[buffer(MATVEC_SCALES1)]], \
+  device const uchar *scales2 [[buffer(MATVEC_SCALES2)]], \
+  device const uchar *scales3 [[buffer(MATVEC_SCALES3)]], \
+  device const uchar *biases1 [[buffer(MATVEC_BIASES1)]], \
+  device const uchar *biases2 [[buffer(MATVEC_BIASES2)]], \
+  device const uchar *biases3 [[buffer(MATVEC_BIASES3)]], \
+  uint3 group [[threadgroup_position_in_grid]], \
+  uint sg [[simdgroup_index_in_threadgroup]], \
+  uint lane [[thread_index_in_simdgroup]]
+#define MATVEC_ARGUMENTS p, y, x, data, scales, biases, y1, y2, y3, data1, data2, data3, scales1, scales2, scales3, biases1, biases2, biases3
+// A tile of up to ROWS rows.
+template <int ROWS>
+METAL_FUNC void matvec_rows(constant MatvecParams &p, MatvecPart m, uint tile, device const float *x, uint group, threadgroup float *partial, uint sg, uint lane) {
+  const uint row = group * ROWS;
+  matvec_all<ROWS>(m, tile, x, row, min(uint(ROWS), p.rows - row), partial, sg, lane);
+}
+
+// y = x Wᵀ for few rows, float32 from end to end, with up to four matrices at once. One threadgroup for a tile
+// and one row. A row's sums do not depend on how many rows there are, nor an output's on the matrices
+// beside its own.
+//
+//   y [rows, outputs], x [rows, inputs], data, scales, biases: W [outputs, inputs] as stored
+//   grid: x over the tiles of one matrix after the other, y over rows
+[[max_total_threads_per_threadgroup(128)]] kernel void linear_matvec_one(MATVEC_PARAMETERS) {
+  threadgroup float partial[VECTOR_SIMDS * VECTOR_MOST];
+  uint tile = group.x;
+  const MatvecPart m = matvec_part(MATVEC_ARGUMENTS, tile);
+  matvec_ahead(m, tile, sg, lane);
+  inputs_ready(0);
+  matvec_rows<1>(p, m, tile, x, group.y, partial, sg, lane);
+}
+
+// The same with up to VECTOR_TILE rows a threadgroup.
+kernel void linear_matvec_few(MATVEC_PARAMETERS) {
+  threadgroup float partial[VECTOR_SIMDS * VECTOR_TILE * VECTOR_MOST];
+  uint tile = group.x;
+  const MatvecPart m = matvec_part(MATVEC_ARGUMENTS, tile);
+  matvec_ahead(m, tile, sg, lane);
+  inputs_ready(0);
+  matvec_rows<VECTOR_TILE>(p, m, tile, x, group.y, partial, sg, lane);
+}
+static_assert(VECTOR_THREADS <= 128, "a threadgroup is bounded");

@@ -21,6 +21,20 @@ METAL_FUNC bool stored_wide(StoredMatrix m) {
   return m.in * bits % 128 == 0 && loads_wide(m.data);
 }
 
+// Says that rows [first, first+n) of m will be read: some lanes of a simdgroup do, all of which call it.
+METAL_FUNC void stored_ahead(StoredMatrix m, uint first, uint n, uint lane) {
+  if (stored_format != FORMAT_AFFINE) {
+    const uint row = m.in * (stored_format == FORMAT_F32 ? 4 : 2);
+    if (lane == 0 && n > 0) fetch_ahead(m.data + ulong(first) * row, n * row);
+    return;
+  }
+  const uint row = m.in / 8 * stored_bits, side = m.in / stored_group * (stored_side == FORMAT_F32 ? 4 : 2);
+  if (lane < 3 && n > 0) {
+    const uint each = lane == 0 ? row : side;
+    fetch_ahead((lane == 0 ? m.data : lane == 1 ? m.scales : m.biases) + ulong(first) * each, n * each);
+  }
+}
+
 METAL_FUNC float bfloat_bits(ushort v) { return as_type<float>(uint(v) << 16); }
 
 // Number i of a run of plain numbers.

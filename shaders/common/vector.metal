@@ -43,13 +43,14 @@ struct UnitRows {
   uint unit[OUTPUTS], side[OUTPUTS];
 };
 
-// WIDE: rows begin at multiples of 16 bytes.
-template <int OUTPUTS, bool WIDE>
-METAL_FUNC void unit_load(thread CodeUnit<OUTPUTS> &c, StoredMatrix w, thread const UnitRows<OUTPUTS> &rows, uint unit) {
+// wide: rows begin at multiples of 16 bytes.
+template <int OUTPUTS>
+METAL_FUNC void unit_load(thread CodeUnit<OUTPUTS> &c, StoredMatrix w, thread const UnitRows<OUTPUTS> &rows, uint unit, bool wide) {
   const uint group = unit * UNIT / stored_group;
   for (int o = 0; o < OUTPUTS; o++) {
     device const uint *from = (device const uint *)w.data + ulong(rows.unit[o] + unit) * 2;
-    c.words[o] = WIDE ? *(device const uint2 *)from : uint2(from[0], from[1]);
+    if (wide) c.words[o] = *(device const uint2 *)from;
+    else c.words[o] = uint2(from[0], from[1]);
     c.scale[o] = plain_value(w.scales, stored_side, rows.side[o] + group);
     c.bias[o] = plain_value(w.biases, stored_side, rows.side[o] + group);
   }
@@ -65,60 +66,109 @@ METAL_FUNC float word_dot(uint word, uint units, thread const float *u) {
   return dot;
 }
 
-// sums += sum of (scale code + bias) u = scale (sum of code u) + bias (sum of u) for a unit.
-template <int ROWS, int OUTPUTS>
-METAL_FUNC void unit_add(thread float *sums, thread const CodeUnit<OUTPUTS> &c, device const float *x, uint rows, uint inputs, uint unit) {
-  const uint units = 0x4b000000u | inputs >> 31; // a compiler that knows it takes two instructions to put a code there
-  for (int r = 0; r < ROWS; r++) {
-    float u[UNIT], whole[4];
-    device const float4 *row = (device const float4 *)(x + (ulong(min(uint(r), rows - 1)) * inputs + unit * UNIT)); // whole units
-    for (int i = 0; i < 4; i++) {
-      const float4 four = row[i];
-      whole[i] = (four[0] + four[1]) + (four[2] + four[3]);
-      float worth = 1.0f;
-      for (int j = 0; j < 4; j++) {
-        u[4 * i + j] = four[j] * worth;
-        worth *= 0.0625f;
-      }
+// A unit's inputs of a row, and what word_dot makes of them.
+struct UnitInputs {
+  float4 four[UNIT / 4];
+};
+struct UnitWorth {
+  float u[UNIT], all; // what each input is worth, and their sum
+};
+METAL_FUNC void unit_inputs(thread UnitInputs &in, device const float *row, uint unit) {
+  device const float4 *from = (device const float4 *)(row + ulong(unit) * UNIT); // whole units
+  for (int i = 0; i < UNIT / 4; i++) in.four[i] = from[i];
+}
+METAL_FUNC void unit_worth(thread UnitWorth &w, thread const UnitInputs &in) {
+  float whole[UNIT / 4];
+  for (int i = 0; i < UNIT / 4; i++) {
+    const float4 four = in.four[i];
+    whole[i] = (four[0] + four[1]) + (four[2] + four[3]);
+    float worth = 1.0f;
+    for (int j = 0; j < 4; j++) {
+      w.u[4 * i + j] = four[j] * worth;
+      worth *= 0.0625f;
     }
-    const float all = (whole[0] + whole[1]) + (whole[2] + whole[3]);
-    for (int o = 0; o < OUTPUTS; o++)
-      sums[r * OUTPUTS + o] = fma(c.scale[o], word_dot(c.words[o][0], units, u) + word_dot(c.words[o][1], units, u + 8), fma(c.bias[o], all, sums[r * OUTPUTS + o]));
   }
+  w.all = (whole[0] + whole[1]) + (whole[2] + whole[3]);
 }
 
-// The units of a thread: `first` and every step'th behind it. All lanes of its simdgroup have one where the one furthest
-// behind, `behind` units further, has one.
+// sums += sum of (scale code + bias) u = scale (sum of code u) + bias (sum of u) for a unit.
+template <int OUTPUTS>
+METAL_FUNC void unit_add(thread float *sums, thread const CodeUnit<OUTPUTS> &c, thread const UnitWorth &w, uint units) {
+  for (int o = 0; o < OUTPUTS; o++)
+    sums[o] = fma(c.scale[o], word_dot(c.words[o][0], units, w.u) + word_dot(c.words[o][1], units, w.u + 8), fma(c.bias[o], w.all, sums[o]));
+}
+
+// 2^23's bits, as word_dot wants them: a compiler that knows them takes two instructions to put a code there.
+METAL_FUNC uint unit_bits(uint inputs) { return 0x4b000000u | inputs >> 31; }
+
+// The units of a thread: `first` and every step'th behind it.
 struct OwnUnits {
-  uint first, step, behind;
+  uint first, step;
 };
 
-// A thread's units of codes, BATCH at a time so that their codes are under way together, as long as all lanes have as many.
-// The barrier keeps their loads in front of what uses them.
-template <int BATCH, int ROWS, int OUTPUTS, bool WIDE>
-METAL_FUNC void units_at_once(thread float *sums, thread OwnUnits &own, StoredMatrix w, thread const UnitRows<OUTPUTS> &begin, device const float *x, uint rows) {
-  for (; own.first + own.behind + (BATCH - 1) * own.step < w.in / UNIT; own.first += BATCH * own.step) {
-    CodeUnit<OUTPUTS> c[BATCH];
-    for (uint i = 0; i < BATCH; i++) unit_load<OUTPUTS, WIDE>(c[i], w, begin, own.first + i * own.step);
-    simdgroup_barrier(mem_flags::mem_none);
-    for (uint i = 0; i < BATCH; i++) unit_add<ROWS, OUTPUTS>(sums, c[i], x, rows, w.in, own.first + i * own.step);
-  }
-}
-
-// A thread's units of codes of 4 bits.
-template <int ROWS, int OUTPUTS, bool WIDE>
-METAL_FUNC void units_of_codes(thread float *sums, StoredMatrix w, OwnOutputs outputs, device const float *x, uint rows, OwnUnits own) {
+// A thread's units of codes of 4 bits: the next one is on its way while one is added. The loop is short on purpose: a kernel
+// that runs for microseconds waits for its own instructions too.
+template <int ROWS, int OUTPUTS>
+METAL_FUNC void units_of_codes(thread float *sums, StoredMatrix w, OwnOutputs outputs, device const float *x, uint rows, OwnUnits own, bool wide) {
   UnitRows<OUTPUTS> begin;
   for (int o = 0; o < OUTPUTS; o++) {
     begin.unit[o] = own_output(outputs, o) * (w.in / UNIT);
     begin.side[o] = own_output(outputs, o) * (w.in / stored_group);
   }
-  if (ROWS == 1 && OUTPUTS <= 2) units_at_once<4, ROWS, OUTPUTS, WIDE>(sums, own, w, begin, x, rows);
-  units_at_once<2, ROWS, OUTPUTS, WIDE>(sums, own, w, begin, x, rows);
-  for (; own.first < w.in / UNIT; own.first += own.step) {
-    CodeUnit<OUTPUTS> c;
-    unit_load<OUTPUTS, WIDE>(c, w, begin, own.first);
-    unit_add<ROWS, OUTPUTS>(sums, c, x, rows, w.in, own.first);
+  const uint units = w.in / UNIT, bits = unit_bits(w.in);
+  if (own.first >= units) return;
+  CodeUnit<OUTPUTS> c;
+  UnitInputs in;
+  const bool early = ROWS == 1 && OUTPUTS <= 2; // so few need registers for inputs too
+  unit_load<OUTPUTS>(c, w, begin, own.first, wide);
+  if (early) unit_inputs(in, x, own.first);
+  for (uint unit = own.first; unit < units; unit += own.step) {
+    const uint after = unit + own.step;
+    CodeUnit<OUTPUTS> next = c;
+    UnitInputs then = in;
+    if (after < units) {
+      unit_load<OUTPUTS>(next, w, begin, after, wide);
+      if (early) unit_inputs(then, x, after);
+    }
+    for (int r = 0; r < ROWS; r++) {
+      UnitWorth worth;
+      if (!early) unit_inputs(in, x + ulong(min(uint(r), rows - 1)) * w.in, unit);
+      unit_worth(worth, in);
+      unit_add<OUTPUTS>(sums + r * OUTPUTS, c, worth, bits);
+    }
+    c = next;
+    in = then;
+  }
+}
+
+// The same for two matrices of the same rows at once, and one row of inputs.
+template <int OUTPUTS>
+METAL_FUNC void units_of_two(thread float *one, thread float *two, StoredMatrix w, StoredMatrix v, OwnOutputs outputs, device const float *x, OwnUnits own, bool wide) {
+  UnitRows<OUTPUTS> begin;
+  for (int o = 0; o < OUTPUTS; o++) {
+    begin.unit[o] = own_output(outputs, o) * (w.in / UNIT);
+    begin.side[o] = own_output(outputs, o) * (w.in / stored_group);
+  }
+  const uint units = w.in / UNIT, bits = unit_bits(w.in);
+  if (own.first >= units) return;
+  CodeUnit<OUTPUTS> c, d;
+  unit_load<OUTPUTS>(c, w, begin, own.first, wide);
+  unit_load<OUTPUTS>(d, v, begin, own.first, wide);
+  for (uint unit = own.first; unit < units; unit += own.step) {
+    const uint after = unit + own.step;
+    CodeUnit<OUTPUTS> next = c, beside = d;
+    UnitInputs in;
+    unit_inputs(in, x, unit);
+    if (after < units) {
+      unit_load<OUTPUTS>(next, w, begin, after, wide);
+      unit_load<OUTPUTS>(beside, v, begin, after, wide);
+    }
+    UnitWorth worth;
+    unit_worth(worth, in);
+    unit_add<OUTPUTS>(one, c, worth, bits);
+    unit_add<OUTPUTS>(two, d, worth, bits);
+    c = next;
+    d = beside;
   }
 }
 
@@ -142,6 +192,16 @@ METAL_FUNC void units_of_values(thread float *sums, StoredMatrix w, OwnOutputs o
     }
 }
 
+// Adds up what `lanes` neighbours have: all of them get the sums.
+template <int N>
+METAL_FUNC void lanes_sum(thread float *sums, uint lanes) {
+  for (int i = 0; i < N; i++)
+    for (uint apart = SIMD_WIDTH / 2; apart > 0; apart /= 2) {
+      const float other = simd_shuffle_xor(sums[i], ushort(apart));
+      sums[i] += apart < lanes ? other : 0.0f;
+    }
+}
+
 // The sums of a thread's outputs for ROWS rows from x on, of which `rows` are there: sums [ROWS][OUTPUTS]. All lanes of a
 // simdgroup call it; `lanes` neighbours share outputs and all get the sums of theirs, over the units that fall to their
 // simdgroup, one of `parts`.
@@ -150,16 +210,27 @@ METAL_FUNC void matvec_sums(thread float *sums, StoredMatrix w, OwnOutputs own, 
   OwnUnits units;
   units.first = part * lanes + lane % lanes;
   units.step = parts * lanes;
-  units.behind = lanes - 1 - lane % lanes;
   const bool codes = codes_of_four_bits(), wide = stored_wide(w);
   for (int i = 0; i < ROWS * OUTPUTS; i++) sums[i] = 0.0f;
-  if (codes && wide) units_of_codes<ROWS, OUTPUTS, true>(sums, w, own, x, rows, units);
-  else if (codes) units_of_codes<ROWS, OUTPUTS, false>(sums, w, own, x, rows, units);
+  if (codes) units_of_codes<ROWS, OUTPUTS>(sums, w, own, x, rows, units, wide);
   else if (wide) units_of_values<ROWS, OUTPUTS, true>(sums, w, own, x, rows, units);
   else units_of_values<ROWS, OUTPUTS, false>(sums, w, own, x, rows, units);
-  for (int i = 0; i < ROWS * OUTPUTS; i++)
-    for (uint apart = SIMD_WIDTH / 2; apart > 0; apart /= 2) {
-      const float other = simd_shuffle_xor(sums[i], ushort(apart));
-      sums[i] += apart < lanes ? other : 0.0f;
-    }
+  lanes_sum<ROWS * OUTPUTS>(sums, lanes);
+}
+
+// The sums of a thread's outputs of two matrices with the same shape and storage, for one row: as matvec_sums.
+template <int OUTPUTS>
+METAL_FUNC void matvec_sums_of_two(thread float *one, thread float *two, StoredMatrix w, StoredMatrix v, OwnOutputs own, device const float *x, uint lanes, uint lane) {
+  if (!codes_of_four_bits()) {
+    matvec_sums<1, OUTPUTS>(one, w, own, x, 1, lanes, 0, 1, lane);
+    matvec_sums<1, OUTPUTS>(two, v, own, x, 1, lanes, 0, 1, lane);
+    return;
+  }
+  OwnUnits units;
+  units.first = lane % lanes;
+  units.step = lanes;
+  for (int i = 0; i < OUTPUTS; i++) one[i] = two[i] = 0.0f;
+  units_of_two<OUTPUTS>(one, two, w, v, own, x, units, stored_wide(w) && stored_wide(v));
+  lanes_sum<OUTPUTS>(one, lanes);
+  lanes_sum<OUTPUTS>(two, lanes);
 }
