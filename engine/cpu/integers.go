@@ -7,7 +7,7 @@ import (
 )
 
 // bfpBytes is about how much of packed rows meets the weights of an item before the next rows: it stays in the second cache.
-const bfpBytes = 1 << 19
+const bfpBytes = 1 << 20
 
 // integers is what one goroutine multiplies in, in the class cpu-bfp24.
 type integers struct {

@@ -256,16 +256,15 @@ func TestAlone(t *testing.T) {
 }
 
 func BenchmarkMultiply(b *testing.B) {
-	const out, in = 512, 1024
-	for _, rows := range []int{16, 128, 256} {
-		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+	for _, c := range []shape{{512, 1024, 4, 64, 16}, {512, 1024, 4, 64, 256}, {1024, 1024, 4, 64, 160}, {1024, 4096, 4, 64, 160}, {1024, 512, 4, 64, 160}, {1024, 256, 4, 64, 160}, {1024, 128, 4, 64, 160}, {1024, 64, 4, 64, 160}} {
+		b.Run(fmt.Sprint(c), func(b *testing.B) {
 			s := newSource(2)
-			m, x := s.matrix(out, in, 4, 64, ops.BF16), s.rows(rows, in)
-			y, k := make([]float32, rows*out), new(work)
+			m, x := s.matrix(c.out, c.in, c.bits, c.group, ops.BF16), s.rows(c.rows, c.in)
+			y, k := make([]float32, c.rows*c.out), new(work)
 			for b.Loop() {
-				k.multiply(bfp.Widest(), y, x, rows, &m)
+				k.multiply(bfp.Widest(), y, x, c.rows, &m)
 			}
-			b.ReportMetric(2*float64(b.N)*float64(rows*out*in)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(2*float64(b.N)*float64(c.rows*c.in*c.out)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
 	}
 }
