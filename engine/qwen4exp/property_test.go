@@ -22,8 +22,12 @@ func TestAnyCutGivesTheSameBits(t *testing.T) {
 		{"tiny", cpu.Rounded, qwen4exp.Options{}}, {"odd", cpu.Rounded, qwen4exp.Options{}},
 		{"tiny-mlx-folded", cpu.Blocked, qwen4exp.Options{}}, {"tiny-mlx-plain", cpu.Blocked, qwen4exp.Options{KV: qwen4exp.KVF16}},
 		{"tiny", cpu.Rounded, qwen4exp.Options{KV: qwen4exp.KVQ8, State: qwen4exp.StateBF16}},
+		{"tiny-mlx-folded", cpu.BFP, qwen4exp.Options{}}, {"tiny-mlx-plain", cpu.BFP, qwen4exp.Options{KV: qwen4exp.KVQ8}},
 	} {
 		t.Run(c.model+"/"+c.class+"/"+c.opt.Codec(), func(t *testing.T) {
+			if lacks := cpu.Lacks(c.class); lacks != "" {
+				t.Skipf("no such device here: a processor with %s, without which the class takes minutes", lacks)
+			}
 			be := &flaky{Backend: cpu.New(cpu.Options{Class: c.class}), grid: cellTokens}
 			e := open(t, c.model, be, c.opt)
 			defer e.Close()
