@@ -313,7 +313,8 @@ func half(bits uint16) float64 {
 // encodeFew binds the operands of linear_matvec_one: this matrix, and no others.
 func (o *operands) encodeFew(e metal.Encoder, p metal.Pipeline) {
 	o.encode(e, p)
-	params := shaders.MatvecParams{Rows: o.params.Rows, Inputs: o.params.Inputs, Outputs: [4]uint32{o.params.Outputs}}
+	const all = math.MaxUint32 // tiles are the first matrix's
+	params := shaders.MatvecParams{Rows: o.params.Rows, Inputs: o.params.Inputs, Outputs: [4]uint32{o.params.Outputs}, Ends: [3]uint32{all, all, all}}
 	e.SetBytes(shaders.Params, unsafe.Slice((*byte)(unsafe.Pointer(&params)), unsafe.Sizeof(params)))
 	for i := range 3 {
 		e.SetBuffer(shaders.MatvecY1+i, o.y, 0)
