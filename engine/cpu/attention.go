@@ -12,7 +12,7 @@ const headsPerItem = 4
 // Attend: o = softmax(q k / sqrt(Hd) over visible) v * sigmoid(gate).
 func (b *Backend) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
 	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
-	a := attention{d, all(o), all(qg), newCachedRows(k), newCachedRows(v), float32(1 / math.Sqrt(float64(d.Hd)))}
+	a := attentionOf(o, qg, k, v, d)
 	if b.fused() {
 		b.attendTiles(&a, index, pos, ratio)
 		return
@@ -50,6 +50,10 @@ type attention struct {
 	o, qg rows
 	k, v  cachedRows
 	scale float32
+}
+
+func attentionOf(o, qg ops.Tensor, k, v ops.Cache, d ops.AttentionDims) attention {
+	return attention{d, all(o), all(qg), newCachedRows(k), newCachedRows(v), float32(1 / math.Sqrt(float64(d.Hd)))}
 }
 
 // heads attends with the n <= 4 query heads from `first` on, all of key head kv, for row r and the tokens in s.

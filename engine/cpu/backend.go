@@ -74,7 +74,7 @@ type Backend struct {
 	scratch   scratches    // of goroutines that work no more
 	ropes     ropeTables
 	taps      tapTables
-	lookbacks lookbacks
+	lookbacks kept[lookback, *lookback]
 	cuts      kept[pieces, *pieces]
 	reads     kept[fewRead, *fewRead]
 	steps     kept[deltaStep, *deltaStep]

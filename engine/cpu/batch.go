@@ -41,7 +41,9 @@ func (p *pieces) putBack(b *Backend)    { b.cuts.put(p) }
 func (r *fewRead) putBack(b *Backend)   { b.reads.put(r) }
 func (d *deltaStep) putBack(b *Backend) { b.steps.put(d) }
 func (t *expertRun) putBack(b *Backend) { b.experting.put(t) }
+func (l *lookback) putBack(b *Backend)  { b.lookbacks.put(l) }
 func (t *route) putBack(*Backend)       {} // whoever asked for it has it
+func (p *picks) putBack(*Backend)       {}
 
 var (
 	_ ops.Batcher = (*Backend)(nil)
@@ -55,7 +57,9 @@ var (
 )
 
 // Batch implements ops.Batcher. Nothing but the time at which operations run differs, and the bits are the same.
-func (b *Backend) Batch() ops.Backend { return &batch{b: b, last: time.Now()} }
+func (b *Backend) Batch() ops.Backend {
+	return &batch{b: b, last: time.Now()}
+}
 
 // later puts off a task.
 func (q *batch) later(t puttable, phases ...phase) {
@@ -228,4 +232,34 @@ func (q *batch) ends(t *route) bool {
 	defer q.mu.Unlock()
 	n := len(q.steps)
 	return t != nil && n > 0 && n+runPhases <= maxPhases && q.steps[n-1].task == task(t)
+}
+
+// SelectBlocks implements ops.Attention. Where every row sees all blocks it looks at no number.
+func (q *batch) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, ratio, budget int) ops.Index {
+	if ratio > 0 && (pos+iq.Rows)/ratio <= budget {
+		return q.b.SelectBlocks(iq, h, bk, pos, ratio, budget)
+	}
+	return q.now().SelectBlocks(iq, h, bk, pos, ratio, budget)
+}
+
+// Attend implements ops.Attention.
+func (q *batch) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
+	if !q.b.fused() || !q.b.looksBack(o.Rows, d) {
+		q.now().Attend(o, qg, k, v, index, pos, ratio, d)
+		return
+	}
+	a := attentionOf(o, qg, k, v, d)
+	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
+	for r := 0; r < o.Rows; {
+		l := q.b.lookbackOf(&a, sight{index, pos, ratio}, r)
+		r = l.rows.to
+		q.later(l, l.phases[:]...)
+	}
+}
+
+// Pick implements ops.Picker.
+func (q *batch) Pick(y ops.Tensor, n int) ops.Picks {
+	p := q.b.pickOf(y, n)
+	q.later(p, p.phase())
+	return p
 }

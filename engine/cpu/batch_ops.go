@@ -14,26 +14,67 @@ func (q *batch) ExpertBytes(d ops.ExpertDims, rows int) int { return q.b.ExpertB
 
 // What runs at once, behind them.
 
-func (q *batch) Free(t ops.Tensor)                             { q.now().Free(t) }
-func (q *batch) Embed(y ops.Tensor, w ops.Matrix, ids []int32) { q.now().Embed(y, w, ids) }
-func (q *batch) SiLU(x ops.Tensor, scale float32)              { q.now().SiLU(x, scale) }
-func (q *batch) Sigmoid(x ops.Tensor, scale, gain float32)     { q.now().Sigmoid(x, scale, gain) }
-func (q *batch) SwiGLU(y, gate, up ops.Tensor)                 { q.now().SwiGLU(y, gate, up) }
-func (q *batch) AddGated(y, x, gate ops.Tensor)                { q.now().AddGated(y, x, gate) }
-func (q *batch) Add(y, x ops.Tensor)                           { q.now().Add(y, x) }
-func (q *batch) ShiftTail(tail, x ops.Tensor)                  { q.now().ShiftTail(tail, x) }
-func (q *batch) Replicate(wide, x ops.Tensor)                  { q.now().Replicate(wide, x) }
-func (q *batch) MixStreams(x, u, z ops.Tensor)                 { q.now().MixStreams(x, u, z) }
-func (q *batch) Inject(wide, y, inj ops.Tensor)                { q.now().Inject(wide, y, inj) }
-func (q *batch) AddToStreams(wide, x ops.Tensor)               { q.now().AddToStreams(wide, x) }
-func (q *batch) RoundState(s, loss ops.Tensor)                 { q.now().RoundState(s, loss) }
-func (q *batch) Gather(e ops.Tensor, t ops.Table, ids []int64) { q.now().Gather(e, t, ids) }
-func (q *batch) PLEGate(v, key, query, val ops.Tensor)         { q.now().PLEGate(v, key, query, val) }
-func (q *batch) StoreRows(c ops.Cache, row int, x ops.Tensor)  { q.now().StoreRows(c, row, x) }
+func (q *batch) Free(t ops.Tensor)                                  { q.now().Free(t) }
+func (q *batch) Embed(y ops.Tensor, w ops.Matrix, ids []int32)      { q.now().Embed(y, w, ids) }
+func (q *batch) SwiGLU(y, gate, up ops.Tensor)                      { q.now().SwiGLU(y, gate, up) }
+func (q *batch) AddGated(y, x, gate ops.Tensor)                     { q.now().AddGated(y, x, gate) }
+func (q *batch) MixStreams(x, u, z ops.Tensor)                      { q.now().MixStreams(x, u, z) }
+func (q *batch) RoundState(s, loss ops.Tensor)                      { q.now().RoundState(s, loss) }
+func (q *batch) Gather(e ops.Tensor, t ops.Table, ids []int64)      { q.now().Gather(e, t, ids) }
+func (q *batch) StoreRows(c ops.Cache, row int, x ops.Tensor)       { q.now().StoreRows(c, row, x) }
+func (q *batch) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) { q.now().UnitHeads(x, h, scale) }
+
+func (q *batch) DeltaGates(g, beta, a, b ops.Tensor, aLog, dtBias []float32) {
+	q.now().DeltaGates(g, beta, a, b, aLog, dtBias)
+}
+
+func (q *batch) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
+	q.now().DeltaScan(o, qkv, g, beta, s, d)
+}
+
+func (q *batch) GatedNorm(o, z ops.Tensor, w []float32, eps float32, silu bool) {
+	q.now().GatedNorm(o, z, w, eps, silu)
+}
+
+func (q *batch) RunExperts(y, x ops.Tensor, e ops.Experts, route ops.Route) ops.Usage {
+	return q.now().RunExperts(y, x, e, route)
+}
+
+func (q *batch) SiLU(x ops.Tensor, scale float32) {
+	q.now().SiLU(x, scale)
+}
+
+func (q *batch) Sigmoid(x ops.Tensor, scale, gain float32) {
+	q.now().Sigmoid(x, scale, gain)
+}
+
+func (q *batch) Add(y, x ops.Tensor) {
+	q.now().Add(y, x)
+}
+
+func (q *batch) ShiftTail(tail, x ops.Tensor) {
+	q.now().ShiftTail(tail, x)
+}
+
+func (q *batch) Inject(wide, y, inj ops.Tensor) {
+	q.now().Inject(wide, y, inj)
+}
+
+func (q *batch) AddToStreams(wide, x ops.Tensor) {
+	q.now().AddToStreams(wide, x)
+}
+
+func (q *batch) PLEGate(v, key, query, val ops.Tensor) {
+	q.now().PLEGate(v, key, query, val)
+}
+
 func (q *batch) MeanBlocks(y, raw ops.Tensor, first, ratio int) {
 	q.now().MeanBlocks(y, raw, first, ratio)
 }
-func (q *batch) Pick(y ops.Tensor, n int) ops.Picks { return q.now().Pick(y, n) }
+
+func (q *batch) Replicate(wide, x ops.Tensor) {
+	q.now().Replicate(wide, x)
+}
 
 func (q *batch) RMSNorm(y, x ops.Tensor, scale []float32, group int, eps float32) {
 	q.now().RMSNorm(y, x, scale, group, eps)
@@ -53,30 +94,4 @@ func (q *batch) Rope(x ops.Tensor, h ops.Heads, rope ops.Rope, pos, step int) {
 
 func (q *batch) Conv(y, x, tail ops.Tensor, w []float32, dilation int, silu bool) {
 	q.now().Conv(y, x, tail, w, dilation, silu)
-}
-
-func (q *batch) UnitHeads(x ops.Tensor, h ops.Heads, scale float32) { q.now().UnitHeads(x, h, scale) }
-
-func (q *batch) DeltaGates(g, beta, a, b ops.Tensor, aLog, dtBias []float32) {
-	q.now().DeltaGates(g, beta, a, b, aLog, dtBias)
-}
-
-func (q *batch) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
-	q.now().DeltaScan(o, qkv, g, beta, s, d)
-}
-
-func (q *batch) GatedNorm(o, z ops.Tensor, w []float32, eps float32, silu bool) {
-	q.now().GatedNorm(o, z, w, eps, silu)
-}
-
-func (q *batch) SelectBlocks(iq ops.Tensor, h ops.Heads, bk ops.Tensor, pos, ratio, budget int) ops.Index {
-	return q.now().SelectBlocks(iq, h, bk, pos, ratio, budget)
-}
-
-func (q *batch) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, ratio int, d ops.AttentionDims) {
-	q.now().Attend(o, qg, k, v, index, pos, ratio, d)
-}
-
-func (q *batch) RunExperts(y, x ops.Tensor, e ops.Experts, route ops.Route) ops.Usage {
-	return q.now().RunExperts(y, x, e, route)
 }

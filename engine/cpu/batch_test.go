@@ -16,7 +16,8 @@ type miniature struct {
 	down, up, gate        matrix
 	qkv, z, a, b, out     matrix
 	router, score         matrix
-	sGate, sUp, sDown     matrix
+	sGate, sUp, sDown, qg matrix
+	keys, values, blocks  []float32
 	records               []ops.Expert
 	wide, state, tail     []float32
 	norm, conv, dn, gates []float32
@@ -27,7 +28,10 @@ const (
 
 	miniStreams = 2
 	miniTaps    = 3
+	miniPos     = 36 // of the first row, which looks back
 )
+
+var miniAttention = ops.AttentionDims{Hq: 4, Hkv: 2, Hd: 16}
 
 var miniDelta = ops.DeltaDims{Hk: 1, Hv: 2, Dk: 16, Dv: 16}
 
@@ -39,6 +43,7 @@ func newMiniature(src source, rows int) *miniature {
 		rows: rows, down: of(miniLow, wide), up: of(wide, miniLow), gate: plainMatrix(src, miniStreams, wide, ops.F32),
 		qkv: of(c, h), z: of(v, h), a: of(2, h), b: of(2, h), out: of(h, v), router: plainMatrix(src, miniExperts, h, ops.F32), score: of(1, h),
 		sGate: of(32, h), sUp: of(32, h), sDown: of(h, 32), records: records, wide: src.normal(rows*wide, 1), state: src.normal(2*16*16, 0.3), tail: src.normal((miniTaps-1)*c, 1),
+		qg: of(128, h), keys: src.normal(40*32, 1), values: src.normal(40*32, 1), blocks: src.normal(10*16, 1),
 		norm: src.normal(wide, 1), conv: src.normal(c*miniTaps, 1), dn: src.normal(16, 1), gates: src.normal(2, 1),
 	}
 }
@@ -46,6 +51,8 @@ func newMiniature(src source, rows int) *miniature {
 // tensors are what a run of the program works in.
 type miniTensors struct {
 	wide, x, inj, y, raw, mixed, zg, a, b, o, s, oldS, tail, oldTail, logits, score, gate, up ops.Tensor
+	qg, keys, values, blocks                                                                  ops.Tensor
+	picked                                                                                    string
 }
 
 func (m *miniature) tensors(b *cpu.Backend) *miniTensors {
@@ -53,6 +60,7 @@ func (m *miniature) tensors(b *cpu.Backend) *miniTensors {
 	return &miniTensors{
 		wide: put(b, m.wide, miniStreams*miniHidden), x: blank(miniHidden), inj: blank(miniStreams), y: blank(miniHidden), raw: blank(64), mixed: blank(64), zg: blank(32), a: blank(2), b: blank(2), o: blank(32),
 		s: put(b, m.state, 256), oldS: put(b, garbage(512), 256), tail: put(b, m.tail, 64), oldTail: put(b, garbage(len(m.tail)), 64), logits: blank(miniExperts), score: blank(1), gate: blank(32), up: blank(32),
+		qg: blank(128), keys: put(b, m.keys, 32), values: put(b, m.values, 32), blocks: put(b, m.blocks, 16),
 	}
 }
 
@@ -84,6 +92,11 @@ func (m *miniature) run(be ops.Backend, t *miniTensors, seed uint64, e ops.Exper
 		be.Linear(t.y, t.o, m.out.Matrix)
 		between(t.y)
 		read()
+		be.Linear(t.qg, t.x, m.qg.Matrix)
+		between(t.qg)
+		index := be.SelectBlocks(t.o, ops.Heads{N: 2, Stride: 16, Dim: 16}, t.blocks, miniPos, 4, []int{3, 100}[src.IntN(2)])
+		be.Attend(t.y, t.qg, ops.CacheOf(t.keys, 2), ops.CacheOf(t.values, 2), index, miniPos, 4, miniAttention)
+		read()
 		few.LinearAll(t.x, []ops.Tensor{t.logits, t.score, t.gate, t.up}, []*ops.Matrix{&m.router.Matrix, &m.score.Matrix, &m.sGate.Matrix, &m.sUp.Matrix})
 		between(t.logits)
 		route := be.Route(t.logits, miniSlots, true)
@@ -91,10 +104,19 @@ func (m *miniature) run(be ops.Backend, t *miniTensors, seed uint64, e ops.Exper
 		few.RunShared(t.y, t.x, e, route, ops.SharedExpert{Score: t.score, Gate: t.gate, Up: t.up, Down: m.sDown.Matrix})
 		between(t.y)
 	}
+	picks := be.(ops.Picker).Pick(t.y, 60)
+	_ = be.Wait(context.Background()) // which cannot fail without its context
+	for r := range m.rows {
+		column, finite := picks.Row(r)
+		t.picked += fmt.Sprint(column, finite, " ")
+	}
 }
 
 func (t *miniTensors) same(tb *testing.T, what string, want *miniTensors) {
 	tb.Helper()
+	if t.picked != want.picked {
+		tb.Errorf("%s: picked %s, want %s", what, t.picked, want.picked)
+	}
 	for i, pair := range [][2]ops.Tensor{{t.wide, want.wide}, {t.x, want.x}, {t.y, want.y}, {t.o, want.o}, {t.s, want.s}, {t.oldS, want.oldS}, {t.tail, want.tail}, {t.oldTail, want.oldTail}, {t.inj, want.inj}} {
 		same(tb, fmt.Sprint(what, ", tensor ", i), pair[0], pair[1])
 	}
@@ -116,9 +138,6 @@ func TestBatchIsTheOperationsAtOnce(t *testing.T) {
 				} {
 					late, got := b.Batch(), m.tensors(b)
 					m.run(late, got, seed, e)
-					if err := late.Wait(context.Background()); err != nil {
-						t.Fatal(err)
-					}
 					got.same(t, fmt.Sprint(rows, " rows, seed ", seed, ", experts ", what), want)
 				}
 			}

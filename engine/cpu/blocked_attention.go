@@ -17,7 +17,7 @@ const (
 func (b *Backend) attendTiles(a *attention, index ops.Index, pos, ratio int) {
 	group := a.Hq / a.Hkv
 	if b.looksBack(a.o.n, a.AttentionDims) {
-		b.attendFew(a, index, pos, ratio)
+		b.attendFew(a, sight{index, pos, ratio})
 		return
 	}
 	most := tileRows{whole: max(1, tilePairs/group), selecting: sharedRows}
@@ -119,6 +119,9 @@ func (t *tile) finishColumns(s *scratch, out fma.Rows, sums []float64, c headCol
 // queries are those of all pairs, close together.
 func (t *tile) queries(s *scratch) fma.Rows {
 	n := (t.rows.to - t.rows.from) * t.group
+	if n == t.group { // they stand at equal distances
+		return fma.Rows{Data: t.qg.at(t.rows.from)[2*t.kv*t.group*t.Hd:], Step: 2 * t.Hd}
+	}
 	q := fma.Rows{Data: floats(&s.chains.packed, n*t.Hd), Step: t.Hd}
 	for p := range n {
 		head := t.kv*t.group + p%t.group

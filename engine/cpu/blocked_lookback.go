@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"sync"
-
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
@@ -24,52 +22,68 @@ const (
 type lookback struct {
 	tile
 	*Backend
-	listed bool // keys and values are read where they stand
+	asked  attention // what the tile points to
+	listed bool      // keys and values are read where they stand
 
-	tokens    []int32 // that the last row sees, and some more numbers
-	q, scores []float32
-	stride    int // floats of a pair's scores
-	pairs     int // of one key head
-	sums      []float64
+	tokens []int32 // that the last row sees, and some more numbers
+	scores []float32
+	stride int // floats of a pair's scores
+	pairs  int // of one key head
+	cuts   int // items that score one head's keys
+	sums   []float64
+	phases [3]phase
 }
 
-// lookbacks keeps what no call works in.
-type lookbacks struct{ free sync.Pool }
+// The phases of a lookback.
+const (
+	lookScores = iota
+	lookWeights
+	lookValues
+)
 
-func (p *lookbacks) get() *lookback {
-	if l, ok := p.free.Get().(*lookback); ok {
-		return l
-	}
-	return &lookback{}
-}
-
-// put drops what the call referred to.
-func (p *lookbacks) put(l *lookback) {
-	*l = lookback{tokens: l.tokens, q: l.q, scores: l.scores, sums: l.sums}
-	p.free.Put(l)
-}
+// reset drops what the call referred to.
+func (l *lookback) reset() { *l = lookback{tokens: l.tokens, scores: l.scores, sums: l.sums} }
 
 // looksBack says that attention of n rows is cut by lookbacks.
 func (b *Backend) looksBack(n int, d ops.AttentionDims) bool {
 	return n <= lookbackRows && n*(d.Hq/d.Hkv) <= lookbackPairs
 }
 
+// sight is what rows see, the first of which stands at pos.
+type sight struct {
+	index      ops.Index
+	pos, ratio int
+}
+
+// whole says that row r sees all tokens before it.
+func (v *sight) whole(r int) bool { return len(v.index.Blocks(r)) == (v.pos+r+1)/v.ratio }
+
 // attendFew attends with few rows.
-func (b *Backend) attendFew(a *attention, index ops.Index, pos, ratio int) {
-	l := b.lookbacks.get()
-	defer b.lookbacks.put(l)
-	l.Backend = b
+func (b *Backend) attendFew(a *attention, v sight) {
 	for r := 0; r < a.o.n; {
-		whole := func(r int) bool { return len(index.Blocks(r)) == (pos+r+1)/ratio }
-		to := r + 1
-		for to < a.o.n && whole(r) && whole(to) {
-			to++
-		}
-		l.tile = tile{attention: a, rows: span{r, to}, group: a.Hq / a.Hkv, pos: pos}
-		l.see(index, ratio)
-		l.run()
-		r = to
+		l := b.lookbackOf(a, v, r)
+		b.inPhases(l, l.phases[:]...)
+		r = l.rows.to
+		b.lookbacks.put(l)
 	}
+}
+
+// lookbackOf prepares the lookback of row r and those behind it that go with it.
+func (b *Backend) lookbackOf(a *attention, v sight, r int) *lookback {
+	to := r + 1
+	for to < a.o.n && v.whole(r) && v.whole(to) {
+		to++
+	}
+	l := b.lookbacks.take()
+	l.Backend, l.asked = b, *a
+	l.tile = tile{attention: &l.asked, rows: span{r, to}, group: a.Hq / a.Hkv, pos: v.pos}
+	l.see(v.index, v.ratio)
+	l.pairs, l.stride = (to-r)*l.group, (l.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
+	all := l.pairs * l.Hkv
+	l.scores, l.sums = floats(&l.scores, all*l.stride), sized(&l.sums, all)
+	l.cuts = (l.most + lookbackTokens - 1) / lookbackTokens
+	l.phases = [...]phase{{l.Hkv * l.cuts, 1}, {all, 1}, {l.Hkv * l.valueCuts(), 1}}
+	return l
 }
 
 // see lists the visible tokens.
@@ -84,33 +98,21 @@ func (l *lookback) see(index ops.Index, ratio int) {
 	l.listed = l.k.Format == ops.RowsF32 && l.Hd%(fma.Lanes/2) == 0 && l.chains.Lists()
 }
 
-func (l *lookback) run() {
-	n := l.rows.to - l.rows.from
-	l.pairs, l.stride = n*l.group, (l.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
-	all := l.pairs * l.Hkv
-	scores, sums := floats(&l.scores, all*l.stride), sized(&l.sums, all)
-	l.q = floats(&l.q, all*l.Hd)
-	for i := range all {
-		kv, p := i/l.pairs, i%l.pairs
-		copy(l.q[i*l.Hd:(i+1)*l.Hd], l.qg.at(l.rows.from + p/l.group)[2*(kv*l.group+p%l.group)*l.Hd:])
-	}
-	l.scores, l.sums = scores, sums
-	cuts := (l.most + lookbackTokens - 1) / lookbackTokens
-	l.parallel(l.Hkv*cuts, 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			l.scoreKeys(s, i/cuts, i%cuts*lookbackTokens)
-		}
-	})
-	l.parallel(all, 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
-			sums[i] = s.vector.softmaxLanes(scores[i*l.stride:][:l.tile.tokens(i%l.pairs/l.group)], l.scale)
-		}
-	})
-	l.parallel(l.Hkv*l.valueCuts(), 1, func(s *scratch, from, to int) {
-		for i := from; i < to; i++ {
+func (l *lookback) do(s *scratch, phase, from, to int) {
+	for i := from; i < to; i++ {
+		switch phase {
+		case lookScores:
+			l.scoreKeys(s, i/l.cuts, i%l.cuts*lookbackTokens)
+		case lookWeights:
+			l.sums[i] = s.vector.softmaxLanes(l.scores[i*l.stride:][:l.tile.tokens(i%l.pairs/l.group)], l.scale)
+		default:
 			l.sumValues(s, i/l.valueCuts(), i%l.valueCuts())
 		}
-	})
+	}
+}
+
+func (l *lookback) name(phase int) string {
+	return [...]string{"attention scores", "attention weights", "attention values"}[phase]
 }
 
 // valueCuts is how many items sum one head's values.
@@ -139,7 +141,7 @@ func (l *lookback) headScores(kv int) fma.Rows {
 // scoreKeys scores the tokens from `first` on: a chain over the dimensions for each.
 func (l *lookback) scoreKeys(s *scratch, kv, first int) {
 	t, scores := l.of(s, kv), l.headScores(kv)
-	q := fma.Rows{Data: l.q[kv*l.pairs*l.Hd:], Step: l.Hd}
+	q := t.queries(s)
 	panel := floats(&s.chains.panels, (l.Hd+16)*fma.Lanes)
 	for at := first; at < min(first+lookbackTokens, l.most); at += fma.Lanes {
 		n := min(fma.Lanes, l.most-at)

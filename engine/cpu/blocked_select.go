@@ -52,7 +52,7 @@ func (x *selection) choose(s *scratch, all *blockScores, i int) {
 
 // selectFew chooses for all of n rows, few of them: the block keys are cut over the workers.
 func (b *Backend) selectFew(x *selection, n int) {
-	l := b.lookbacks.get()
+	l := b.lookbacks.take()
 	defer b.lookbacks.put(l)
 	all := blockScores{x.scored, n, (x.pos + x.scored + n) / x.ratio, nil}
 	l.scores = floats(&l.scores, n*all.blocks)

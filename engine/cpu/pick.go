@@ -29,12 +29,18 @@ type pick struct {
 
 // Pick implements ops.Picker.
 func (b *Backend) Pick(y ops.Tensor, n int) ops.Picks {
-	fit(n > 0 && n <= y.Cols, "Pick", y)
-	pieces := (y.Cols + pickColumns - 1) / pickColumns
-	p := &picks{b, all(y), n, pieces, make([]pick, y.Rows*pieces)}
-	b.inPhases(p, phase{len(p.found), grain(8 * pickColumns)})
+	p := b.pickOf(y, n)
+	b.inPhases(p, p.phase())
 	return p
 }
+
+func (b *Backend) pickOf(y ops.Tensor, n int) *picks {
+	fit(n > 0 && n <= y.Cols, "Pick", y)
+	pieces := (y.Cols + pickColumns - 1) / pickColumns
+	return &picks{b, all(y), n, pieces, make([]pick, y.Rows*pieces)}
+}
+
+func (p *picks) phase() phase { return phase{len(p.found), grain(8 * pickColumns)} }
 
 func (p *picks) do(s *scratch, _, from, to int) {
 	for i := from; i < to; i++ {

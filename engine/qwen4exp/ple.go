@@ -37,9 +37,8 @@ func (m *ple) forward(f *pass, st *pleState) error {
 	if err != nil {
 		return err
 	}
+	f.timer.gathered(start) // and not what was put off before, which Gather may run
 	be.Gather(f.e, table, ids)
-	f.timer.gathered(start)
-
 	be.Linear(f.z, f.e, m.key)
 	be.RMSNorm(f.z, f.z, m.normKey, d.Hidden, d.Eps)
 	be.RMSNorm(f.u, f.wide, m.normQuery, d.Hidden, d.Eps)
