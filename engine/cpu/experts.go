@@ -282,7 +282,7 @@ func (b *Backend) columns(pairs int) int {
 
 // outputs is how many columns of y, of so many inputs, an item of work computes for so many pairs.
 func (b *Backend) outputs(pairs, inputs int) int {
-	if b.class != AMX && pairs <= fewPairs {
+	if b.fused() && b.class != AMX && pairs <= fewPairs {
 		return fewColumns(inputs)
 	}
 	return b.columns(pairs)
