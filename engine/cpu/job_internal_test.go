@@ -56,7 +56,11 @@ func (c *counted) once() {
 }
 
 func somePhases(src *rand.Rand) []phase {
-	phases := make([]phase, 1+src.IntN(maxPhases))
+	most := 6
+	if src.IntN(16) == 0 {
+		most = maxPhases
+	}
+	phases := make([]phase, 1+src.IntN(most))
 	for i := range phases {
 		phases[i] = phase{src.IntN(40), 1 + src.IntN(5)}
 		if src.IntN(8) == 0 {
