@@ -264,11 +264,41 @@ func TestRecords(t *testing.T) {
 	}
 	settled := `{"version":1,"objects":null}`
 	newer := `{"version":2}`
-	line := func(body string) string { return cache.Sum([]byte(body)).String() + " " + body + "\n" }
 	if names, err := dir.Records(append(slices.Clone(log), line(settled)...)); err != nil || len(names) != 0 {
 		t.Errorf("settled: %v, %v", names, err)
 	}
 	if _, err := dir.Records([]byte(line(newer))); err == nil || !strings.Contains(err.Error(), "newer lector") {
 		t.Errorf("newer: %v", err)
 	}
+}
+
+// line is a record as it stands in a log.
+func line(body string) string { return cache.Sum([]byte(body)).String() + " " + body + "\n" }
+
+// Whatever lies in a log, only whole records count, and what is torn behind them changes nothing.
+func FuzzRecords(f *testing.F) {
+	for _, body := range []string{
+		`{"version":1,"objects":[{"name":"t/blobs/a","file":"x.y"},{"name":"t/handles/a","bytes":"aGFuZGxl"}]}`,
+		`{"version":1,"objects":[]}`, `{"version":2,"objects":null}`, `{"version":1,"objects":[{"name":7}]}`,
+	} {
+		f.Add([]byte(line(body)))
+		f.Add([]byte(line(body) + line(body)))
+	}
+	f.Add([]byte("no digest\n"))
+	f.Fuzz(func(t *testing.T, log []byte) {
+		names, err := dir.Records(log)
+		if err != nil && names != nil {
+			t.Errorf("%v, and yet %v", err, names)
+		}
+		if len(log) > 0 && log[len(log)-1] != '\n' {
+			log = append(log, '\n')
+			if names, err = dir.Records(log); err != nil {
+				return
+			}
+		}
+		again, aerr := dir.Records(append(slices.Clone(log), "torn"...))
+		if (err == nil) != (aerr == nil) || !slices.Equal(names, again) {
+			t.Errorf("%v (%v), and with a torn line behind %v (%v)", names, err, again, aerr)
+		}
+	})
 }
