@@ -53,6 +53,7 @@ var (
 		ops.StreamReader
 		ops.Picker
 		ops.Late
+		ops.Clocked
 	} = (*batch)(nil)
 )
 
@@ -147,6 +148,13 @@ func (q *batch) Spent() [ops.Parts]time.Duration {
 		q.charge(q.part)
 	}
 	return q.spent
+}
+
+// Waited implements ops.Clocked.
+func (q *batch) Waited(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = q.last.Add(d)
 }
 
 // Err implements ops.Late.

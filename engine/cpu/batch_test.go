@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"lector/engine/cpu"
 	"lector/engine/ops"
@@ -190,6 +191,10 @@ func TestBatchCountsParts(t *testing.T) {
 	after := clock.Spent()
 	if before[ops.PartExperts] != 0 || after[ops.PartDelta] <= before[ops.PartDelta] || after[ops.PartExperts] <= 0 || after[ops.PartAttention] != 0 {
 		t.Errorf("spent %v before they ran, %v after", before, after)
+	}
+	late.(ops.Clocked).Waited(time.Hour)
+	if waited := clock.Spent(); waited[ops.PartOther] > after[ops.PartOther]-time.Hour/2 {
+		t.Errorf("of an hour's wait %v are counted", waited[ops.PartOther])
 	}
 }
 

@@ -26,6 +26,12 @@ type Late interface {
 	Err() error
 }
 
+// Clocked is what a Late backend may be besides: one whose operations take the host's own time.
+type Clocked interface {
+	// Waited says that the host has waited so long just now, which is no operation's time.
+	Waited(d time.Duration)
+}
+
 // Beginner is what a Late backend may be besides: one that is held up where it tells parts apart.
 type Beginner interface {
 	// Begin lets the device begin with what was called so far, where that is worth its while.

@@ -87,6 +87,9 @@ func (t *timer) gathered(start time.Time) {
 	d := time.Since(start)
 	t.ngram += d
 	t.last = t.last.Add(d)
+	if host, ok := t.late.(ops.Clocked); ok {
+		host.Waited(d)
+	}
 }
 
 // report fills in the parts once everything was waited for, given the time of the whole. Other is what is left, so
