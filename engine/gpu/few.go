@@ -36,7 +36,7 @@ func (b *Backend) StepDelta(s ops.DeltaStep) (exchanged bool) {
 	n := s.Dims
 	k, ok := deltaStep(n.Dk, n.Dv)
 	if !ok {
-		b.stepSingly(s)
+		s.Singly(b)
 		return false
 	}
 	taps := len(s.Conv) / s.QKV.Cols
@@ -66,20 +66,6 @@ func (b *Backend) StepDelta(s ops.DeltaStep) (exchanged bool) {
 		work: 7 * float64(s.O.Rows) * float64(s.S.Rows*s.S.Cols),
 	})
 	return true
-}
-
-// stepSingly is StepDelta by the single operations.
-func (b *Backend) stepSingly(s ops.DeltaStep) {
-	n := s.Dims
-	b.CopyRows(s.OldS, 0, s.S, 0)
-	b.CopyRows(s.OldTail, 0, s.Tail, 0)
-	b.Conv(s.QKV, s.Raw, s.Tail, s.Conv, 1, true)
-	b.UnitHeads(s.QKV, ops.Heads{N: n.Hk, Stride: n.Dk, Dim: n.Dk}, s.QueryScale)
-	b.UnitHeads(s.QKV, ops.Heads{From: n.Hk * n.Dk, N: n.Hk, Stride: n.Dk, Dim: n.Dk}, 1)
-	b.DeltaGates(s.A, s.B, s.A, s.B, s.ALog, s.DtBias)
-	b.DeltaScan(s.O, s.QKV, s.A, s.B, s.S, n)
-	b.ShiftTail(s.Tail, s.Raw)
-	b.GatedNorm(s.O, s.Z, s.Norm, s.Eps, s.SiLU)
 }
 
 // SharesInside implements ops.FewRows: the shared expert's first products go with the experts'.

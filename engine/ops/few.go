@@ -46,3 +46,17 @@ type DeltaStep struct {
 	QueryScale, Eps               float32
 	SiLU                          bool // of the gate
 }
+
+// Singly is StepDelta by the single operations of b: for who has no shorter way.
+func (s DeltaStep) Singly(b Backend) {
+	d := s.Dims
+	b.CopyRows(s.OldS, 0, s.S, 0)
+	b.CopyRows(s.OldTail, 0, s.Tail, 0)
+	b.Conv(s.QKV, s.Raw, s.Tail, s.Conv, 1, true)
+	b.UnitHeads(s.QKV, Heads{N: d.Hk, Stride: d.Dk, Dim: d.Dk}, s.QueryScale)
+	b.UnitHeads(s.QKV, Heads{From: d.Hk * d.Dk, N: d.Hk, Stride: d.Dk, Dim: d.Dk}, 1)
+	b.DeltaGates(s.A, s.B, s.A, s.B, s.ALog, s.DtBias)
+	b.DeltaScan(s.O, s.QKV, s.A, s.B, s.S, d)
+	b.ShiftTail(s.Tail, s.Raw)
+	b.GatedNorm(s.O, s.Z, s.Norm, s.Eps, s.SiLU)
+}

@@ -260,22 +260,11 @@ func step(r *run, d ops.DeltaDims, rows int) {
 		OldS: r.blank(d.Hv, d.Dk*d.Dv), OldTail: r.blank(taps-1, c), Dims: d, Conv: r.normal(c*taps, 1), ALog: r.normal(d.Hv, 1), DtBias: r.normal(d.Hv, 1),
 		Norm: r.normal(d.Dv, 1), QueryScale: 0.25, Eps: 1e-6,
 	}
-	if few, ok := r.Backend.(ops.FewRows); ok && few.TakesFew(rows) {
-		if few.StepDelta(s) {
-			s.S, s.OldS, s.Tail, s.OldTail = s.OldS, s.S, s.OldTail, s.Tail
-		}
-		r.out(s.O, s.S, s.Tail, s.OldS, s.OldTail)
-		return
+	if few, ok := r.Backend.(ops.FewRows); !ok || !few.TakesFew(rows) {
+		s.Singly(r.Backend)
+	} else if few.StepDelta(s) {
+		s.S, s.OldS, s.Tail, s.OldTail = s.OldS, s.S, s.OldTail, s.Tail
 	}
-	r.CopyRows(s.OldS, 0, s.S, 0)
-	r.CopyRows(s.OldTail, 0, s.Tail, 0)
-	r.Conv(s.QKV, s.Raw, s.Tail, s.Conv, 1, true)
-	r.UnitHeads(s.QKV, ops.Heads{N: d.Hk, Stride: d.Dk, Dim: d.Dk}, s.QueryScale)
-	r.UnitHeads(s.QKV, ops.Heads{From: d.Hk * d.Dk, N: d.Hk, Stride: d.Dk, Dim: d.Dk}, 1)
-	r.DeltaGates(s.A, s.B, s.A, s.B, s.ALog, s.DtBias)
-	r.DeltaScan(s.O, s.QKV, s.A, s.B, s.S, d)
-	r.ShiftTail(s.Tail, s.Raw)
-	r.GatedNorm(s.O, s.Z, s.Norm, s.Eps, s.SiLU)
 	r.out(s.O, s.S, s.Tail, s.OldS, s.OldTail)
 }
 
