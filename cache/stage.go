@@ -62,6 +62,23 @@ func putAll(ctx context.Context, b any, names []Naming) (bool, error) {
 	return err == nil, err
 }
 
+// Inner is what PutAll has to name in a batch that another wraps: unwrap takes a staged object out of the other's. Where it
+// cannot, or the batch is no Joint, the error is errors.ErrUnsupported.
+func Inner(b Batch, names []Naming, unwrap func(Staged) (Staged, bool)) (Joint, []Naming, error) {
+	j, ok := b.(Joint)
+	inner := make([]Naming, len(names))
+	for i, n := range names {
+		var one bool
+		inner[i].Name = n.Name
+		inner[i].Staged, one = unwrap(n.Staged)
+		ok = ok && one
+	}
+	if !ok {
+		return nil, nil, errors.ErrUnsupported
+	}
+	return j, inner, nil
+}
+
 // Staged is one object's bytes in a batch. One that hands them to a store as a Summed body has a method Summed, which is
 // called once with their digest, before Put.
 type Staged interface {
@@ -85,6 +102,7 @@ type Step struct {
 
 type stagedBlob struct {
 	Blob
+	name   string
 	staged Staged
 }
 
@@ -192,14 +210,24 @@ func (t *Step) fill(ctx context.Context, n Node, p stageParts, writers int) erro
 	return nil
 }
 
-// describe names the blobs by their digests.
+// describe describes the blobs by their digests, and names them.
 func (t *Step) describe(digests []Digest, p stageParts) {
+	stateName := t.space.stateName(t.args)
 	for i, b := range p.rows {
-		t.rows[i].Blob = Blob{digests[i], b.size}
+		t.rows[i].Blob, t.rows[i].name = Blob{digests[i], b.size}, t.space.blobName(digests[i])
 	}
 	for i, b := range p.state {
-		t.state[i].Blob = Blob{digests[len(p.rows)+i], b.size}
+		d := digests[len(p.rows)+i]
+		t.state[i].Blob, t.state[i].name = Blob{d, b.size}, stateName(d)
 	}
+}
+
+// stored are the blobs that the step puts into the store.
+func (t *Step) stored() []stagedBlob {
+	if t.args.Named {
+		return t.rows
+	}
+	return slices.Concat(t.rows, t.state)
 }
 
 // addSmall makes the small objects, and stages those that go early.
@@ -217,11 +245,9 @@ func (t *Step) addSmall(ctx context.Context, early bool) (err error) {
 
 // tellSums tells the staged blobs their digests, where they want to know.
 func (t *Step) tellSums() {
-	for _, blobs := range [][]stagedBlob{t.rows, t.state} {
-		for _, b := range blobs {
-			if s, ok := b.staged.(interface{ Summed(Digest) }); ok {
-				s.Summed(b.Digest)
-			}
+	for _, b := range t.stored() {
+		if s, ok := b.staged.(interface{ Summed(Digest) }); ok {
+			s.Summed(b.Digest)
 		}
 	}
 }
@@ -253,21 +279,17 @@ func blobsOf(staged []stagedBlob) []Blob {
 // an error. Errors: those of Space.PutStep.
 func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
 	var w Written
-	wrote := make([]bool, len(t.rows)+len(t.state))
 	done, err := t.putAll(ctx)
 	if err != nil {
 		return Node{}, w, err
 	}
-	for i := range wrote {
-		wrote[i] = done
-	}
-	n := t.Node
+	n, wrote := t.Node, slices.Repeat([]bool{done}, len(t.stored()))
 	if !done {
 		n, err = t.putEach(ctx, wrote)
 	}
 	if err == nil {
-		for i, b := range t.args.stored(append(blobsOf(t.rows), blobsOf(t.state)...), len(t.rows)) {
-			w.add(b, wrote[i])
+		for i, b := range t.stored() {
+			w.add(b.Blob, wrote[i])
 		}
 	}
 	return n, w, err
@@ -279,14 +301,8 @@ func (t *Step) putAll(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	var names []Naming
-	for _, b := range t.rows {
-		names = append(names, Naming{b.staged, t.space.blobName(b.Digest)})
-	}
-	if !t.args.Named {
-		stateName := t.space.stateName(t.args)
-		for _, b := range t.state {
-			names = append(names, Naming{b.staged, stateName(b.Digest)})
-		}
+	for _, b := range t.stored() {
+		names = append(names, Naming{b.staged, b.name})
 	}
 	if t.args.Keep {
 		names = append(names, Naming{t.mark.staged, t.mark.name})
@@ -296,25 +312,16 @@ func (t *Step) putAll(ctx context.Context) (bool, error) {
 
 // putEach stores a step object by object, and says of each blob whether it wrote it.
 func (t *Step) putEach(ctx context.Context, wrote []bool) (Node, error) {
-	stateName := t.space.stateName(t.args)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(inFlight)
 	if t.args.Keep {
 		g.Go(func() error { return t.space.putNamed(gctx, t.mark) })
 	}
-	for i, b := range t.rows {
+	for i, b := range t.stored() {
 		g.Go(func() (err error) {
-			wrote[i], err = t.space.putBlob(gctx, t.space.blobName(b.Digest), b.Size, b.staged)
+			wrote[i], err = t.space.putBlob(gctx, b.name, b.Size, b.staged)
 			return err
 		})
-	}
-	if !t.args.Named {
-		for i, b := range t.state {
-			g.Go(func() (err error) {
-				wrote[len(t.rows)+i], err = t.space.putBlob(gctx, stateName(b.Digest), b.Size, b.staged)
-				return err
-			})
-		}
 	}
 	if err := g.Wait(); err != nil {
 		return Node{}, err

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"lector/cache"
@@ -39,22 +38,19 @@ func (b meteredBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (
 
 // PutAll counts as a put of each.
 func (b meteredBatch) PutAll(ctx context.Context, names []cache.Naming) error {
-	j, ok := b.Batch.(cache.Joint)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	inner := make([]cache.Naming, len(names))
-	for i, n := range names {
-		t, ok := n.Staged.(meteredStaged)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		inner[i] = cache.Naming{Staged: t.Staged, Name: n.Name}
+	var sizes []int64
+	j, inner, err := cache.Inner(b.Batch, names, func(s cache.Staged) (cache.Staged, bool) {
+		t, ok := s.(meteredStaged)
+		sizes = append(sizes, t.size)
+		return t.Staged, ok
+	})
+	if err != nil {
+		return err
 	}
 	began := b.store.m.now()
-	err := j.PutAll(ctx, inner)
-	for _, n := range names {
-		b.store.counted(n.Staged.(meteredStaged).size, began, err)
+	err = j.PutAll(ctx, inner)
+	for _, size := range sizes {
+		b.store.counted(size, began, err)
 	}
 	return err
 }

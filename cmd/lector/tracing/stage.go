@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"lector/cache"
@@ -39,18 +38,14 @@ func (b tracedBatch) Add(ctx context.Context, body io.ReadSeeker, size int64) (c
 
 // PutAll is drawn as one put, of the last of the names.
 func (b tracedBatch) PutAll(ctx context.Context, names []cache.Naming) error {
-	j, ok := b.Batch.(cache.Joint)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	inner, size := make([]cache.Naming, len(names)), int64(0)
-	for i, n := range names {
-		t, ok := n.Staged.(tracedStaged)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		inner[i] = cache.Naming{Staged: t.Staged, Name: n.Name}
+	size := int64(0)
+	j, inner, err := cache.Inner(b.Batch, names, func(s cache.Staged) (cache.Staged, bool) {
+		t, ok := s.(tracedStaged)
 		size += t.size
+		return t.Staged, ok
+	})
+	if err != nil {
+		return err
 	}
 	return b.store.put(ctx, names[len(names)-1].Name, size, func(ctx context.Context) error { return j.PutAll(ctx, inner) })
 }
