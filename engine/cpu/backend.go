@@ -20,7 +20,7 @@ const (
 	Rounded = "cpu-f32"         // every product is rounded before it is added
 	Blocked = "cpu-f32-blocked" // products are fused with their addition, and some sums have lanes: about twice as fast
 	AMX     = "cpu-amx"         // as Blocked, but for products with bf16 and affine weights, which tile registers compute
-	BFP     = "cpu-bfp24"       // as Blocked, but for products with affine weights, which are computed in integers: about twice as fast again
+	BFP     = "cpu-bfp24"       // as Blocked, but for products with affine weights, which are sums of integers: faster where a token is read at a time
 )
 
 // Classes are the numeric classes that a Backend can compute.

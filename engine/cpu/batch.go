@@ -256,8 +256,8 @@ func (q *batch) Attend(o, qg ops.Tensor, k, v ops.Cache, index ops.Index, pos, r
 		q.now().Attend(o, qg, k, v, index, pos, ratio, d)
 		return
 	}
-	a := attentionOf(o, qg, k, v, d)
 	fit(d.FitsAttend(o, qg, k, v, pos) && ratio > 0 && pos >= 0, "Attend", o, qg, k.Data, v.Data)
+	a := attentionOf(o, qg, k, v, d)
 	for r := 0; r < o.Rows; {
 		l := q.b.lookbackOf(&a, sight{index, pos, ratio}, r)
 		r = l.rows.to

@@ -87,7 +87,7 @@ func (t *tile) run(s *scratch) {
 	pairs, stride := n*t.group, (t.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
 	scores := fma.Rows{Data: floats(&s.values, pairs*stride), Step: stride}
 	t.score(s, scores, t.queries(s))
-	sums := sized(&s.sums, pairs)
+	sums := fma.Grow(&s.sums, pairs)
 	for p := range sums {
 		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:t.tokens(p/t.group)], t.scale)
 	}

@@ -50,7 +50,7 @@ func (x *shared) attendListed(s *scratch) {
 	pairs, stride := len(x.lists)*x.group, most+fma.Lanes // panels are written whole
 	scores := fma.Rows{Data: floats(&s.values, pairs*stride), Step: stride}
 	x.scoreListed(s, scores, x.queries(s))
-	sums := sized(&s.sums, pairs)
+	sums := fma.Grow(&s.sums, pairs)
 	for p := range sums {
 		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:x.count(p/x.group)], x.scale)
 	}

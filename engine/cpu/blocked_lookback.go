@@ -80,7 +80,7 @@ func (b *Backend) lookbackOf(a *attention, v sight, r int) *lookback {
 	l.see(v.index, v.ratio)
 	l.pairs, l.stride = (to-r)*l.group, (l.most+fma.Lanes-1)/fma.Lanes*fma.Lanes
 	all := l.pairs * l.Hkv
-	l.scores, l.sums = floats(&l.scores, all*l.stride), sized(&l.sums, all)
+	l.scores, l.sums = floats(&l.scores, all*l.stride), fma.Grow(&l.sums, all)
 	l.cuts = (l.most + lookbackTokens - 1) / lookbackTokens
 	l.phases = [...]phase{{l.Hkv * l.cuts, 1}, {all, 1}, {l.Hkv * l.valueCuts(), 1}}
 	return l

@@ -88,7 +88,7 @@ func (x *shared) attend(s *scratch) {
 	}
 	scores := fma.Rows{Data: floats(&s.values, pairs*stride), Step: stride}
 	x.score(s, scores, x.queries(s))
-	sums := sized(&s.sums, pairs)
+	sums := fma.Grow(&s.sums, pairs)
 	for p := range sums {
 		sums[p] = s.vector.softmaxLanes(scores.Data[p*stride:][:len(x.lists[p/x.group])], x.scale)
 	}

@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"math"
+
+	"lector/engine/cpu/fma"
+)
 
 // chooser is what choosing the highest of many scores works in.
 type chooser struct {
@@ -45,7 +49,7 @@ func (b *chooser) narrow(scores []float32, k int) bool {
 	}
 	share := k / sampleStep
 	bound, _ := b.rank(b.sample, share+3*int(math.Sqrt(float64(share))))
-	near, at, n := floats(&b.near, len(scores)), sized(&b.at, len(scores)), 0
+	near, at, n := floats(&b.near, len(scores)), fma.Grow(&b.at, len(scores)), 0
 	for i, v := range scores {
 		if math.Float32bits(v) >= bound {
 			near[n], at[n] = v, int32(i)

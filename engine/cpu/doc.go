@@ -37,7 +37,7 @@
 //
 // The class "cpu-bfp24" is for processors with AVX-512 VNNI, and is "cpu-f32-blocked" but for products with affine weights in groups,
 // which are sums of integers: package bfp says how. Rows are in block floating point, of 23 bits and a sign, so that a sum of
-// products is nearer to the true one than a chain of float32. A weight takes less than half as many instructions.
+// products is nearer to the true one than a chain of float32. A weight of few rows takes less than half as many instructions.
 //
 // The class "cpu-amx" is for processors of x86 with tile registers, and up to half as fast again where there are many rows. It is
 // "cpu-f32-blocked" but for products with affine and bf16 weights of whole groups, whose order package amx says. It loses
@@ -49,8 +49,8 @@
 //     and SIMD over outputs, columns, keys or elements, keep each accumulator's order, so they are free.
 //  2. A row's result does not depend on the rows beside it nor on how many there are. Every node boundary is a
 //     multiple of Grid, 512 tokens, though nothing here depends on the cut.
-//  3. An operation is finished when it returns, but for those of few rows that a Batch puts off; a panic in one of its goroutines reaches the caller. Those goroutines
-//     look out for the next operation for a fraction of a millisecond, and then end.
+//  3. An operation is finished when it returns, but for those of few rows that a Batch puts off; a panic in one of its
+//     goroutines reaches the caller. Those goroutines look out for the next operation for a fraction of a millisecond, and then end.
 //  4. Weights stay as stored, but for expert records (ops.Arranger) and a copy of those that have a place for one (ops.Panels), which few rows are
 //     multiplied with. An operation decodes 32 or 64 rows at a time. Beyond its tensors it holds scratch for each
 //     worker, sized by some rows of attention, one tile of experts or 256 rows of 1024 inputs, and never rows x context.

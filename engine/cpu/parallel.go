@@ -3,6 +3,8 @@ package cpu
 import (
 	"sync"
 	"time"
+
+	"lector/engine/cpu/fma"
 )
 
 // scratch is what one goroutine of one operation works in. Its slices keep their size between operations, and
@@ -83,15 +85,7 @@ func (p *scratches) get(b *Backend) *scratch {
 }
 
 // floats resizes *p to n floats of unknown content.
-func floats(p *[]float32, n int) []float32 { return sized(p, n) }
-
-// sized resizes *p to n elements of unknown content.
-func sized[T any](p *[]T, n int) []T {
-	if cap(*p) < n {
-		*p = make([]T, n)
-	}
-	return (*p)[:n]
-}
+func floats(p *[]float32, n int) []float32 { return fma.Grow(p, n) }
 
 // workPerGrain is how many multiply-adds (or alike) a goroutine should take at a time: some tens of
 // microseconds, well above what starting it costs.

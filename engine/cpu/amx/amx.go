@@ -82,7 +82,7 @@ func (s Set) Pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix) {
 func (s Set) pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix, rows int) {
 	p.n, p.cut = n, cutOf(m)
 	whole := (n + Rows - 1) / Rows * Rows
-	p.parts, p.sums = grow(p.parts, whole*m.In*parts), grow(p.sums, whole*p.groups)
+	p.parts, p.sums = fma.Grow(&p.parts, whole*m.In*parts), fma.Grow(&p.sums, whole*p.groups)
 	for r := 0; r < n; r += high {
 		var from [high][]float32
 		for i := range min(high, n-r) {
@@ -128,8 +128,8 @@ type Panel struct {
 // Unpack brings n <= 32 outputs of m, which Suits, into the panel, from output o on.
 func (s Set) Unpack(w *Panel, m *ops.Matrix, o, n int) {
 	w.cut = cutOf(m)
-	w.floats = grow(w.floats, fma.PanelFloats)
-	w.pairs, w.sides = grow(w.pairs, w.all()*both), grow(w.sides, w.groups*2*Outputs+room)
+	w.floats = fma.Grow(&w.floats, fma.PanelFloats)
+	w.pairs, w.sides = fma.Grow(&w.pairs, w.all()*both), fma.Grow(&w.sides, w.groups*2*Outputs+room)
 	s.around(w, m, fma.Part{Row: o, N: n, K: m.In})
 	if s == Tiles && m.Format == ops.Affine && m.Bits == 4 && s.nibbles(w, m, o, n) {
 		return
@@ -225,12 +225,4 @@ func (s Set) block(x *Packed, w *Panel, r int, t *Temp) {
 		c.lower = &upper[tiles]
 		multiply32(&c)
 	}
-}
-
-// grow resizes s to n elements of unknown content.
-func grow[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }

@@ -1,6 +1,7 @@
 package amx
 
 import (
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
 
@@ -39,7 +40,7 @@ func (f *Few) Pack(n int, at func(r int) []float32, m *ops.Matrix) {
 // Outputs calls keep with the products of the packed rows and up to 64 outputs of m, which SuitsFew, at a time: those of
 // row r from output o on. from is a multiple of 16.
 func (f *Few) Outputs(m *ops.Matrix, from, to int, keep func(r, o int, products []float32)) {
-	f.temp = grow(f.temp, fewTemp)
+	f.temp = fma.Grow(&f.temp, fewTemp)
 	groups := m.In / fewGroup
 	f.call.parts, f.call.sums, f.call.to, f.call.temp, f.call.groups = &f.packed.parts[0], &f.packed.sums[0], &f.to[0], &f.temp[0], groups
 	row, side := high*m.In/2, high*groups*2 // bytes of a tile's codes, and of its scales

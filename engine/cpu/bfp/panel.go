@@ -19,8 +19,8 @@ type Panel struct {
 
 // Unpack brings n <= 32 outputs of m, which Suits, into the panel, from output o on.
 func (s Set) Unpack(w *Panel, m *ops.Matrix, o, n int) {
-	w.codes = grow(w.codes, m.In*Outputs)
-	w.sides = grow(w.sides, (m.In/m.Group+fma.Lanes/2)*2*Outputs)
+	w.codes = fma.Grow(&w.codes, m.In*Outputs)
+	w.sides = fma.Grow(&w.sides, (m.In/m.Group+fma.Lanes/2)*2*Outputs)
 	s.chains().Sides(w.sides, m, fma.Part{Row: o, N: n, K: m.In}, &w.temp)
 	for from := 0; from < n; from += fma.Lanes / 2 {
 		s.unpackHalf(w, m, fma.Part{Row: o + from, N: min(fma.Lanes/2, n-from), K: m.In}, from)
@@ -37,7 +37,7 @@ func (s Set) unpackHalf(w *Panel, m *ops.Matrix, p fma.Part, column int) {
 		}
 	}
 	each := fma.Block / m.Group * m.Group
-	w.floats = grow(w.floats, fma.PanelFloats)
+	w.floats = fma.Grow(&w.floats, fma.PanelFloats)
 	for k := 0; k < m.In; k += each {
 		p.From, p.K = k, min(each, m.In-k)
 		s.chains().Codes(w.floats, m, p, &w.temp)

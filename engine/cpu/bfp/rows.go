@@ -1,6 +1,7 @@
 package bfp
 
 import (
+	"lector/engine/cpu/fma"
 	"lector/engine/ops"
 )
 
@@ -30,17 +31,9 @@ func LikeOf(m *ops.Matrix) Like { return Like{m.In, m.Group, apart(m.Bits)} }
 func (s Set) Pack(p *Packed, n int, at func(r int) []float32, m *ops.Matrix) {
 	p.n, p.group, p.groups = n, m.Group, m.In/m.Group
 	size := p.row()
-	p.data = grow(p.data, n*size)
+	p.data = fma.Grow(&p.data, n*size)
 	order := orderOf(m.Bits)
 	for r := range n {
 		s.split(p.data[r*size:(r+1)*size], at(r)[:m.In], &order, m.Group)
 	}
-}
-
-// grow resizes s to n elements of unknown content.
-func grow[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }

@@ -34,8 +34,8 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 	f.bytes, f.all = m.Group*m.Bits/8, m.In/m.Group
 	each := fewWords * 4 / f.bytes // groups at a time
 	call := fewCall{c: c, x: x, periods: m.Group / Period(m.Bits), bits: m.Bits,
-		words: Rows{grow(&t.words, fewHalves*(fewWords+16)*half), (fewWords + 16) * half},
-		sides: Rows{grow(&t.scales, fewHalves*(f.all+16)*2*half), (f.all + 16) * 2 * half}}
+		words: Rows{Grow(&t.words, fewHalves*(fewWords+16)*half), (fewWords + 16) * half},
+		sides: Rows{Grow(&t.scales, fewHalves*(f.all+16)*2*half), (f.all + 16) * 2 * half}}
 	f.sides(s, call.sides)
 	for g := 0; g < f.all; g += each {
 		call.groups, call.first = min(each, f.all-g), g == 0
@@ -74,7 +74,7 @@ func (s Set) fewTiled(c, x Rows, rows int, w Outputs, t *Temp) {
 
 // fewWithin is Few of tiles of 64 outputs, all of which it computes.
 func (s Set) fewWithin(c, x Rows, rows int, w Outputs, t *Temp) {
-	each := Rows{grow(&t.scales, FewRows*FewOutputs), FewOutputs}
+	each := Rows{Grow(&t.scales, FewRows*FewOutputs), FewOutputs}
 	for done := 0; done < w.N; {
 		tile, from := w, (w.Row+done)%FewOutputs
 		tile.Row, tile.N = w.Row+done-from, FewOutputs

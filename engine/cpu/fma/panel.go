@@ -73,7 +73,7 @@ func (s Set) unpackHalf(panel []float32, m *ops.Matrix, p Part, t *Temp) {
 	case m.Format == ops.Affine && m.Group*m.Bits%32 == 0 && p.From%m.Group == 0 && p.K%m.Group == 0 && whole(m) && !(m.Tiled > 0 && p.Row%half != 0):
 		s.unpackWords(panel, m, p, t)
 	default:
-		rows := grow(&t.rows, half*Block)
+		rows := Grow(&t.rows, half*Block)
 		for j := range p.N {
 			decode(rows[j*Block:j*Block+p.K], m, p.Row+j, p.From)
 		}
@@ -110,7 +110,7 @@ func (t *Temp) source(all stored, from, size int, p Part) stored {
 	if p.N == half {
 		return stored{all.data[first : first+(half-1)*all.stride+n], all.stride, all.n}
 	}
-	raw := grow(&t.raw, half*n)
+	raw := Grow(&t.raw, half*n)
 	for j := range p.N {
 		copy(raw[j*n:(j+1)*n], all.data[first+j*all.stride:])
 	}
@@ -138,11 +138,11 @@ func (t *Temp) codesOf(s Set, m *ops.Matrix, p Part) codes {
 	bytes, groups := m.Group*m.Bits/8, p.K/m.Group
 	n := groups * bytes / 4
 	w := codes{bits: m.Bits, groups: groups, periods: m.Group / Period(m.Bits),
-		scales: grow(&t.scales, (groups+16)*half), biases: grow(&t.biases, (groups+16)*half)}
+		scales: Grow(&t.scales, (groups+16)*half), biases: Grow(&t.biases, (groups+16)*half)}
 	if m.Tiled > 0 {
 		w.words = tiledWords(m, p.Row, p.From)
 	} else {
-		w.words = Rows{grow(&t.words, (n+16)*half), half}
+		w.words = Rows{Grow(&t.words, (n+16)*half), half}
 		s.transpose32(w.words, t.source(stored{m.Data, m.In / m.Group * bytes, n}, p.From/m.Group*bytes, 4, p))
 	}
 	return w
@@ -245,8 +245,8 @@ func Widen(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// grow resizes *p to n elements of unknown content.
-func grow[T any](p *[]T, n int) []T {
+// Grow resizes *p to n elements of unknown content.
+func Grow[T any](p *[]T, n int) []T {
 	if cap(*p) < n {
 		*p = make([]T, n)
 	}

@@ -31,7 +31,7 @@ func (s Set) PackedFloats() int {
 // Pack copies inputs [from, from+inputs) of n rows. row(i) is row i, from its first input on.
 func (s Set) Pack(p *Packed, n, from, inputs int, row func(i int) []float32) {
 	p.rows, p.inputs = n, inputs
-	data := grow(&p.data, (n+Strip-1)/Strip*Strip*inputs)
+	data := Grow(&p.data, (n+Strip-1)/Strip*Strip*inputs)
 	if s != AVX512 {
 		for i := range n {
 			copy(data[i*inputs:(i+1)*inputs], row(i)[from:])

@@ -29,7 +29,7 @@ func (s Set) Across(m *ops.Matrix) int {
 // Arrange brings the bytes of m, which SuitsTiles, into tiles of `across` outputs, where they are.
 func (s Set) Arrange(m *ops.Matrix, across int, t *Temp) {
 	row, groups := m.In*m.Bits/8, m.In/m.Group
-	words := grow(&t.words, (row/4+16)*across)
+	words := Grow(&t.words, (row/4+16)*across)
 	for o := 0; o < m.Out; o += across {
 		block := m.Data[o*row : (o+across)*row]
 		for h := 0; h < across; h += half {
@@ -41,7 +41,7 @@ func (s Set) Arrange(m *ops.Matrix, across int, t *Temp) {
 		size := sideBytes(m.Side)
 		each := across * groups * size
 		for o := range m.Out / across {
-			arrangeSides(sides[o*each:(o+1)*each], grow(&t.raw, each), groups, size)
+			arrangeSides(sides[o*each:(o+1)*each], Grow(&t.raw, each), groups, size)
 		}
 	}
 	m.Tiled = across
@@ -131,7 +131,7 @@ func bytesOf(f []float32) []byte {
 // tileSides are the scales and biases of the n outputs from row on, [tiles, groups, 2, 16].
 func (s Set) tileSides(m *ops.Matrix, row, n int, t *Temp) Rows {
 	groups, tiles := m.In/m.Group, (n+half-1)/half
-	dst := Rows{grow(&t.scales, fewHalves*groups*2*half), groups * 2 * half}
+	dst := Rows{Grow(&t.scales, fewHalves*groups*2*half), groups * 2 * half}
 	for h := range tiles {
 		p := Part{Row: row + h*half, N: half, K: m.In}
 		s.tiledSides(Rows{dst.Data[h*dst.Step:], 2 * half}, m.Scales, m, p)
