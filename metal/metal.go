@@ -2,8 +2,8 @@
 // kernel libraries, queues, command buffers, encoders and events. It knows no model.
 //
 // Devices that implement it: metal/apple (the real one) and metal/soft (the same kernel sources on this CPU).
-// metal/record is a device that executes nothing and counts, and metal/metaltest the suite that holds a device
-// to this contract.
+// metal/record is a device that executes nothing and counts, metal/encode what the command buffers of all of them do
+// alike, and metal/metaltest the suite that holds a device to this contract.
 //
 // What an implementation promises:
 //

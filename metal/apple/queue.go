@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lector/metal"
+	"lector/metal/encode"
 )
 
 // maxUnfinished is how many command buffers of a queue may be on their way. Beyond Metal's own 64, because
@@ -85,7 +86,7 @@ func (q *queue) Close() error {
 
 // NewCommandBuffer implements metal.Queue.
 func (q *queue) NewCommandBuffer(label string) (metal.CommandBuffer, error) {
-	return &commands{queue: q, label: label, done: make(chan struct{})}, nil
+	return &commands{Commands: encode.New(label), queue: q}, nil
 }
 
 // event implements metal.SharedEvent.

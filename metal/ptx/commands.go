@@ -4,12 +4,12 @@ package ptx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
 
 	"lector/metal"
+	"lector/metal/encode"
 )
 
 // step is one thing that a command buffer does: raise an event, wait for one, copy, or dispatch.
@@ -61,62 +61,41 @@ func (b *binding) carried() bool {
 }
 
 // commands implements metal.CommandBuffer. Until Commit one goroutine writes it, then those of the queue, one after
-// the other but for fault; done is closed when its results may be read.
+// the other but for fault. Its device time is that of its dispatches, without waits for events.
 type commands struct {
-	queue     *queue
-	label     string
-	steps     []step
-	open      *encoder
-	misuse    error // the first of encoding
-	committed bool
-	done      chan struct{}
-	err       error // the first of handing over, and then the result
-	fault     error // the first of running
-	running   bool  // the clock runs
-	ticks     []uintptr
-	chunk     *chunk
-	spent     time.Duration
+	encode.Commands
+	queue   *queue
+	steps   []step
+	refused error // the first of handing over
+	fault   error // the first of running
+	running bool  // the clock runs
+	ticks   []uintptr
+	chunk   *chunk
 }
 
 // NewCommandBuffer implements metal.Queue.
 func (q *queue) NewCommandBuffer(label string) (metal.CommandBuffer, error) {
-	return &commands{queue: q, label: label, done: make(chan struct{})}, nil
-}
-
-// misused keeps the first misuse, which Commit returns.
-func (c *commands) misused(format string, args ...any) {
-	if c.misuse == nil {
-		c.misuse = fmt.Errorf("command buffer %q: "+format, append([]any{c.label}, args...)...)
-	}
+	return &commands{Commands: encode.New(label), queue: q}, nil
 }
 
 // failed keeps the first error of handing over.
 func (c *commands) failed(err error, encoder string) {
 	switch {
-	case err == nil || c.err != nil:
+	case err == nil || c.refused != nil:
 	case encoder == "":
-		c.err = fmt.Errorf("command buffer %q: %w", c.label, err)
+		c.refused = fmt.Errorf("command buffer %q: %w", c.Label(), err)
 	default:
-		c.err = fmt.Errorf("command buffer %q, encoder %q: %w", c.label, encoder, err)
+		c.refused = fmt.Errorf("command buffer %q, encoder %q: %w", c.Label(), encoder, err)
 	}
-}
-
-// writable says whether something can be encoded now, outside of an encoder.
-func (c *commands) writable(what string) bool {
-	if c.committed || c.open != nil {
-		c.misused("%s after Commit or before the encoder's End", what)
-		return false
-	}
-	return true
 }
 
 // Encoder implements metal.CommandBuffer.
 func (c *commands) Encoder(label string) (metal.Encoder, error) {
-	if !c.writable("encoder " + label) {
-		return nil, c.misuse
+	e := &encoder{commands: c}
+	if err := c.Begin(&e.Encoder, label); err != nil {
+		return nil, err
 	}
-	c.open = &encoder{commands: c, label: label}
-	return c.open, nil
+	return e, nil
 }
 
 // WaitEvent implements metal.CommandBuffer.
@@ -127,11 +106,7 @@ func (c *commands) SignalEvent(e metal.SharedEvent, value uint64) { c.addEvent(e
 
 func (c *commands) addEvent(e metal.SharedEvent, value uint64, signal bool) {
 	own, ok := e.(*event)
-	if !ok || own.device != c.queue.device {
-		c.misused("an event of another device")
-		return
-	}
-	if c.writable("an event") {
+	if c.Ours("an event", ok && own.device == c.queue.device) && c.Writable("an event") {
 		c.steps = append(c.steps, step{event: own, value: value, signal: signal})
 	}
 }
@@ -141,67 +116,28 @@ func (c *commands) Copy(to metal.Buffer, offset int, from metal.Buffer, at, n in
 	x, ok := to.(*buffer)
 	y, same := from.(*buffer)
 	switch {
-	case !ok || !same || x.device != c.queue.device || y.device != c.queue.device:
-		c.misused("a copy between buffers of another device")
+	case !c.Ours("a buffer to copy", ok && same && x.device == c.queue.device && y.device == c.queue.device):
 	case n <= 0 || offset < 0 || at < 0 || offset > x.size-n || at > y.size-n:
-		c.misused("a copy of %d bytes from %d of a buffer of %d to %d of one of %d", n, at, y.size, offset, x.size)
-	case c.writable("a copy"):
+		c.Misused("a copy of %d bytes from %d of a buffer of %d to %d of one of %d", n, at, y.size, offset, x.size)
+	case c.Writable("a copy"):
 		c.steps = append(c.steps, step{copy: &copying{x, y, x.at + uint64(offset), y.at + uint64(at), n}})
 	}
 }
 
 // Commit implements metal.CommandBuffer.
 func (c *commands) Commit() error {
-	if c.committed {
-		return fmt.Errorf("command buffer %q is committed already", c.label)
-	}
-	if c.open != nil {
-		c.misused("encoder %q was not ended", c.open.label)
-	}
-	c.committed = true
-	err := c.misuse
-	if err == nil && !c.queue.committed.put(c) {
-		err = fmt.Errorf("commit %q to queue %q: %w", c.label, c.queue.label, errQueueClosed)
-	}
-	if err != nil {
-		c.err = err
-		close(c.done)
-	}
-	return err
+	return c.Commands.Commit(func() error {
+		if !c.queue.committed.put(c) {
+			return fmt.Errorf("commit %q to queue %q: %w", c.Label(), c.queue.label, errQueueClosed)
+		}
+		return nil
+	})
 }
 
-var errNotCommitted = errors.New("it was not committed")
-
-// Wait implements metal.CommandBuffer.
+// Wait implements metal.CommandBuffer: it looks for a while before it sleeps.
 func (c *commands) Wait(ctx context.Context) error {
-	if !c.committed {
-		return fmt.Errorf("wait for command buffer %q: %w", c.label, errNotCommitted)
+	for began := time.Now(); !c.Done() && time.Since(began) < patience; {
+		runtime.Gosched()
 	}
-	for began := time.Now(); time.Since(began) < patience; runtime.Gosched() {
-		select {
-		case <-c.done:
-			return c.err
-		default:
-		}
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		select {
-		case <-c.done: // done work is never reported as cancelled
-		default:
-			return fmt.Errorf("wait for command buffer %q: %w", c.label, ctx.Err())
-		}
-	}
-	return c.err
-}
-
-// DeviceTime implements metal.CommandBuffer: the time of its dispatches, without waits for events.
-func (c *commands) DeviceTime() time.Duration {
-	select {
-	case <-c.done:
-		return c.spent
-	default:
-		return 0
-	}
+	return c.Commands.Wait(ctx)
 }

@@ -140,7 +140,7 @@ func (q *queue) submit(c *commands) {
 				s.event.promised(s.value, mark)
 			}
 			q.underway.put(landing{c, mark, s.event, s.value})
-		case c.err != nil:
+		case c.refused != nil:
 		case s.event != nil:
 			q.pause(c)
 			c.failed(s.event.await(s.value, q.stream, q.quit), "")
@@ -160,7 +160,7 @@ func (q *queue) submit(c *commands) {
 // launch hands a run of dispatches over: as a graph, or one by one up to the first error.
 func (q *queue) launch(c *commands, steps []step) {
 	c.failed(q.begin(c), steps[0].encoder)
-	if c.err != nil {
+	if c.refused != nil {
 		return
 	}
 	if done, err := q.graphed(steps); done || err != nil {
@@ -168,7 +168,7 @@ func (q *queue) launch(c *commands, steps []step) {
 		return
 	}
 	for i := range steps {
-		if c.err == nil {
+		if c.refused == nil {
 			c.failed(q.dispatch(steps[i].dispatch), steps[i].encoder)
 		}
 	}
@@ -314,10 +314,11 @@ func (q *queue) reached(mark uintptr) status {
 
 // end gives a command buffer its results.
 func (q *queue) end(c *commands) {
+	var spent time.Duration
 	for i := 0; i+1 < len(c.ticks); i += 2 {
 		var ms float32
 		if q.device.driver.eventElapsed(&ms, c.ticks[i], c.ticks[i+1]) == statusOK {
-			c.spent += max(time.Duration(float64(ms)*1e6), 1)
+			spent += max(time.Duration(float64(ms)*1e6), 1)
 		}
 	}
 	for _, e := range c.ticks {
@@ -325,10 +326,11 @@ func (q *queue) end(c *commands) {
 	}
 	q.device.chunks.put(c.chunk)
 	c.chunk, c.ticks, c.steps = nil, nil, nil
-	if c.err == nil && c.fault != nil {
-		c.err = fmt.Errorf("command buffer %q: %w", c.label, c.fault)
+	err := c.refused
+	if err == nil && c.fault != nil {
+		err = fmt.Errorf("command buffer %q: %w", c.Label(), c.fault)
 	}
-	close(c.done)
+	c.Finish(err, spent)
 }
 
 // kernels are the names of a command buffer's, each once.

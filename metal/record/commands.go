@@ -3,13 +3,13 @@ package record
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"lector/metal"
+	"lector/metal/encode"
 )
 
 // event implements metal.SharedEvent.
@@ -90,7 +90,7 @@ func (q *queue) Close() error { return nil }
 
 // NewCommandBuffer implements metal.Queue.
 func (q *queue) NewCommandBuffer(label string) (metal.CommandBuffer, error) {
-	return &commands{queue: q, label: label}, nil
+	return &commands{Commands: encode.New(label), queue: q}, nil
 }
 
 // step is one thing that a command buffer does: an event or a dispatch.
@@ -103,39 +103,22 @@ type step struct {
 
 // commands implements metal.CommandBuffer.
 type commands struct {
-	queue     *queue
-	label     string
-	steps     []step
-	encoders  int
-	block     int64
-	open      *encoder
-	misuse    error
-	committed bool
-	place     int // in the order of the queue's commits, from 1 on
-}
-
-func (c *commands) fault(format string, args ...any) {
-	if c.misuse == nil {
-		c.misuse = fmt.Errorf("command buffer %q: "+format, append([]any{c.label}, args...)...)
-	}
-}
-
-func (c *commands) writable(what string) bool {
-	if c.committed || c.open != nil {
-		c.fault("%s after Commit or before the encoder's End", what)
-		return false
-	}
-	return true
+	encode.Commands
+	queue    *queue
+	steps    []step
+	encoders int
+	block    int64
+	place    int // in the order of the queue's commits, from 1 on; 0 without one
 }
 
 // Encoder implements metal.CommandBuffer.
 func (c *commands) Encoder(label string) (metal.Encoder, error) {
-	if !c.writable("encoder " + label) {
-		return nil, c.misuse
+	e := &encoder{commands: c, bound: map[int]Binding{}}
+	if err := c.Begin(&e.Encoder, label); err != nil {
+		return nil, err
 	}
 	c.encoders++
-	c.open = &encoder{commands: c, label: label, bound: map[int]Binding{}}
-	return c.open, nil
+	return e, nil
 }
 
 // WaitEvent implements metal.CommandBuffer.
@@ -146,27 +129,22 @@ func (c *commands) SignalEvent(e metal.SharedEvent, value uint64) { c.addEvent(e
 
 func (c *commands) addEvent(e metal.SharedEvent, value uint64, signal bool) {
 	own, ok := e.(*event)
-	if !ok || own.device != c.queue.device {
-		c.fault("an event of another device")
-		return
-	}
-	if c.writable("an event") {
+	if c.Ours("an event", ok && own.device == c.queue.device) && c.Writable("an event") {
 		c.steps = append(c.steps, step{event: own, value: value, signal: signal})
 	}
 }
 
-// Commit implements metal.CommandBuffer.
+// Commit implements metal.CommandBuffer: all of it is done at once.
 func (c *commands) Commit() error {
-	if c.committed {
-		return fmt.Errorf("command buffer %q is committed already", c.label)
-	}
-	if c.open != nil {
-		c.fault("encoder %q was not ended", c.open.label)
-	}
-	c.committed = true
-	if c.misuse != nil {
-		return c.misuse
-	}
+	return c.Commands.Commit(func() error {
+		c.count()
+		c.Finish(nil, 0)
+		return nil
+	})
+}
+
+// count counts what a command buffer does, and does the part of it that the host can see.
+func (c *commands) count() {
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	c.queue.committed++
@@ -182,7 +160,6 @@ func (c *commands) Commit() error {
 		}
 	}
 	c.steps = nil
-	return nil
 }
 
 // tally adds the command buffer to the counts.
@@ -207,14 +184,16 @@ func (c *commands) tally(t *Counts) {
 	}
 }
 
-var errNotCommitted = errors.New("it was not committed")
-
 // Wait implements metal.CommandBuffer. After a wait for a later command buffer of the queue there is nothing to wait
 // for: then it only reads a status.
-func (c *commands) Wait(context.Context) error {
-	if !c.committed {
-		return fmt.Errorf("wait for command buffer %q: %w", c.label, errNotCommitted)
+func (c *commands) Wait(ctx context.Context) error {
+	if c.place > 0 {
+		c.countWait()
 	}
+	return c.Commands.Wait(ctx)
+}
+
+func (c *commands) countWait() {
 	q := c.queue
 	q.mu.Lock()
 	past := c.place <= q.seen
@@ -227,40 +206,20 @@ func (c *commands) Wait(context.Context) error {
 			t.HostWaits++
 		}
 	})
-	return c.misuse
 }
-
-// DeviceTime implements metal.CommandBuffer.
-func (c *commands) DeviceTime() time.Duration { return 0 }
 
 // encoder implements metal.Encoder.
 type encoder struct {
+	encode.Encoder
 	commands *commands
-	label    string
 	pipeline *pipeline
 	bound    map[int]Binding
-	ended    bool
-}
-
-func (e *encoder) fault(format string, args ...any) {
-	e.commands.fault("encoder %q: "+format, append([]any{e.label}, args...)...)
-}
-
-func (e *encoder) usable(what string) bool {
-	if e.ended {
-		e.fault("%s after End", what)
-	}
-	return !e.ended
 }
 
 // SetPipeline implements metal.Encoder.
 func (e *encoder) SetPipeline(p metal.Pipeline) {
 	own, ok := p.(*pipeline)
-	if !ok || own.device != e.commands.queue.device {
-		e.fault("a pipeline of another device")
-		return
-	}
-	if e.usable("SetPipeline") {
+	if e.Ours("a pipeline", ok && own.device == e.commands.queue.device) && e.Choose(own) {
 		e.pipeline = own
 	}
 }
@@ -268,24 +227,14 @@ func (e *encoder) SetPipeline(p metal.Pipeline) {
 // SetBuffer implements metal.Encoder.
 func (e *encoder) SetBuffer(index int, b metal.Buffer, offset int) {
 	own, ok := b.(*buffer)
-	if !ok || own.device != e.commands.queue.device {
-		e.fault("buffer %d is of another device", index)
-		return
-	}
-	switch err := metal.CheckBuffer(index, offset, len(own.data)); {
-	case err != nil:
-		e.fault("%w", err)
-	case e.usable("SetBuffer"):
+	if e.Ours("a buffer", ok && own.device == e.commands.queue.device) && e.Buffer(index, offset, len(own.data)) {
 		e.bound[index] = Binding{Buffer: own, Offset: offset}
 	}
 }
 
 // SetBytes implements metal.Encoder.
 func (e *encoder) SetBytes(index int, block []byte) {
-	switch err := metal.CheckBlock(index, len(block)); {
-	case err != nil:
-		e.fault("%w", err)
-	case e.usable("SetBytes"):
+	if e.Block(index, len(block)) {
 		e.commands.block += int64(len(block))
 		e.bound[index] = Binding{Block: bytes.Clone(block)}
 	}
@@ -293,35 +242,14 @@ func (e *encoder) SetBytes(index int, block []byte) {
 
 // SetThreadgroupMemory implements metal.Encoder.
 func (e *encoder) SetThreadgroupMemory(index, size int) {
-	limit := e.commands.queue.device.options.Properties.ThreadgroupMemory
-	if index < 0 || index >= metal.MaxBuffers || size <= 0 || size > limit || size%16 != 0 {
-		e.fault("threadgroup memory %d of %d bytes: a multiple of 16 up to %d, at 0 to %d", index, size, limit, metal.MaxBuffers-1)
-		return
-	}
-	e.usable("SetThreadgroupMemory")
+	e.Memory(index, size, e.commands.queue.device.options.Properties.ThreadgroupMemory)
 }
 
 // Dispatch implements metal.Encoder.
 func (e *encoder) Dispatch(groups, threads metal.Size) {
-	if !e.usable("Dispatch") {
+	if !e.Grid(groups, threads) {
 		return
 	}
-	if e.pipeline == nil {
-		e.fault("a dispatch before SetPipeline")
-		return
-	}
-	if err := metal.CheckDispatch(e.pipeline, groups, threads); err != nil {
-		e.fault("%w", err)
-		return
-	}
-	e.commands.steps = append(e.commands.steps, step{dispatch: Dispatch{Commands: e.commands.label, Encoder: e.label,
+	e.commands.steps = append(e.commands.steps, step{dispatch: Dispatch{Commands: e.commands.Label(), Encoder: e.Label(),
 		Kernel: e.pipeline.kernel, Groups: groups, Threads: threads, Bindings: maps.Clone(e.bound)}})
-}
-
-// End implements metal.Encoder.
-func (e *encoder) End() {
-	if !e.ended {
-		e.ended = true
-		e.commands.open = nil
-	}
 }

@@ -4,12 +4,12 @@ package soft
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"lector/metal"
+	"lector/metal/encode"
 )
 
 // queue implements metal.Queue: one goroutine runs its command buffers in the order of Commit.
@@ -65,7 +65,7 @@ func (q *queue) put(c *commands) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return fmt.Errorf("commit %q to queue %q: %w", c.label, q.label, errQueueClosed)
+		return fmt.Errorf("commit %q to queue %q: %w", c.Label(), q.label, errQueueClosed)
 	}
 	q.waiting = append(q.waiting, c)
 	q.arrived.Signal()
@@ -76,27 +76,29 @@ func (q *queue) put(c *commands) error {
 // so that nobody waits for them in vain.
 func (q *queue) run(c *commands) {
 	q.clock.join(&c.after)
+	var failed error
+	var spent time.Duration
 	for _, step := range c.steps {
 		switch {
 		case step.signal:
 			step.event.raise(step.value, q.clock)
-		case c.err != nil:
+		case failed != nil:
 		case step.event != nil:
 			seen, err := step.event.await(step.value, q.quit)
 			if err != nil {
-				c.err = fmt.Errorf("command buffer %q: %w", c.label, err)
+				failed = fmt.Errorf("command buffer %q: %w", c.Label(), err)
 			}
 			q.clock.join(&seen)
 		default:
 			began := time.Now()
 			if err := q.dispatch(step.dispatch); err != nil {
-				c.err = fmt.Errorf("command buffer %q, encoder %q: %w", c.label, step.encoder, err)
+				failed = fmt.Errorf("command buffer %q, encoder %q: %w", c.Label(), step.encoder, err)
 			}
-			c.spent += max(time.Since(began), 1)
+			spent += max(time.Since(began), 1)
 		}
 	}
 	c.ended = q.clock
-	close(c.done)
+	c.Finish(failed, spent)
 }
 
 func (q *queue) dispatch(x *dispatch) error {
@@ -127,50 +129,27 @@ type step struct {
 	dispatch *dispatch
 }
 
-// commands implements metal.CommandBuffer. Until Commit one goroutine writes it, then the queue's; done is
-// closed when its results may be read.
+// commands implements metal.CommandBuffer. Its device time is that of its dispatches, without waits for events.
 type commands struct {
-	queue     *queue
-	label     string
-	steps     []step
-	open      *encoder
-	misuse    error // the first of encoding
-	committed bool
-	after     clock // what was done before Commit, as far as the host knows
-	done      chan struct{}
-	err       error
-	spent     time.Duration
-	ended     clock
+	encode.Commands
+	queue *queue
+	steps []step
+	after clock // what was done before Commit, as far as the host knows
+	ended clock // what is done when it is
 }
 
 // NewCommandBuffer implements metal.Queue.
 func (q *queue) NewCommandBuffer(label string) (metal.CommandBuffer, error) {
-	return &commands{queue: q, label: label, done: make(chan struct{})}, nil
-}
-
-// fault keeps the first misuse, which Commit returns.
-func (c *commands) fault(format string, args ...any) {
-	if c.misuse == nil {
-		c.misuse = fmt.Errorf("command buffer %q: "+format, append([]any{c.label}, args...)...)
-	}
-}
-
-// writable says whether something can be encoded now, outside of an encoder.
-func (c *commands) writable(what string) bool {
-	if c.committed || c.open != nil {
-		c.fault("%s after Commit or before the encoder's End", what)
-		return false
-	}
-	return true
+	return &commands{Commands: encode.New(label), queue: q}, nil
 }
 
 // Encoder implements metal.CommandBuffer.
 func (c *commands) Encoder(label string) (metal.Encoder, error) {
-	if !c.writable("encoder " + label) {
-		return nil, c.misuse
+	e := &encoder{commands: c}
+	if err := c.Begin(&e.Encoder, label); err != nil {
+		return nil, err
 	}
-	c.open = &encoder{commands: c, label: label}
-	return c.open, nil
+	return e, nil
 }
 
 // WaitEvent implements metal.CommandBuffer.
@@ -181,62 +160,24 @@ func (c *commands) SignalEvent(e metal.SharedEvent, value uint64) { c.addEvent(e
 
 func (c *commands) addEvent(e metal.SharedEvent, value uint64, signal bool) {
 	own, ok := e.(*event)
-	if !ok || own.device != c.queue.device {
-		c.fault("an event of another device")
-		return
-	}
-	if c.writable("an event") {
+	if c.Ours("an event", ok && own.device == c.queue.device) && c.Writable("an event") {
 		c.steps = append(c.steps, step{event: own, value: value, signal: signal})
 	}
 }
 
 // Commit implements metal.CommandBuffer.
 func (c *commands) Commit() error {
-	if c.committed {
-		return fmt.Errorf("command buffer %q is committed already", c.label)
-	}
-	if c.open != nil {
-		c.fault("encoder %q was not ended", c.open.label)
-	}
-	c.committed = true
-	c.after = c.queue.device.clocks.host()
-	err := c.misuse
-	if err == nil {
-		err = c.queue.put(c)
-	}
-	if err != nil {
-		c.err = err
-		close(c.done)
+	return c.Commands.Commit(func() error {
+		c.after = c.queue.device.clocks.host()
+		return c.queue.put(c)
+	})
+}
+
+// Wait implements metal.CommandBuffer. The host has seen what was done by then.
+func (c *commands) Wait(ctx context.Context) error {
+	err := c.Commands.Wait(ctx)
+	if c.Done() {
+		c.queue.device.clocks.hostSaw(&c.ended)
 	}
 	return err
-}
-
-var errNotCommitted = errors.New("it was not committed")
-
-// Wait implements metal.CommandBuffer.
-func (c *commands) Wait(ctx context.Context) error {
-	if !c.committed {
-		return fmt.Errorf("wait for command buffer %q: %w", c.label, errNotCommitted)
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		select {
-		case <-c.done: // done work is never reported as cancelled
-		default:
-			return fmt.Errorf("wait for command buffer %q: %w", c.label, ctx.Err())
-		}
-	}
-	c.queue.device.clocks.hostSaw(&c.ended)
-	return c.err
-}
-
-// DeviceTime implements metal.CommandBuffer: the time of its dispatches, without waits for events.
-func (c *commands) DeviceTime() time.Duration {
-	select {
-	case <-c.done:
-		return c.spent
-	default:
-		return 0
-	}
 }
