@@ -149,7 +149,7 @@ func (b *benchRun) ceiling(ctx context.Context) error {
 		return err
 	}
 	if b.report.Host.Device == cpuDevice {
-		b.report.Ceiling.MeasureRead()
+		return b.report.Ceiling.MeasureRead(b.model.device.Backend)
 	}
 	return nil
 }

@@ -104,9 +104,18 @@ func (g *GEMM) measure(ctx context.Context, be ops.Backend) error {
 	return nil
 }
 
-// MeasureRead fills c.Read: as many workers as c.Workers look through a buffer for a byte that is not in it.
-func (c *Ceiling) MeasureRead() {
-	buffer := bytes.Repeat([]byte{1}, readBytes)
+// MeasureRead fills c.Read: as many workers as c.Workers look for a byte that is not there through memory of the kind in which the
+// backend, one on the host, holds weights.
+func (c *Ceiling) MeasureRead(be ops.Backend) error {
+	slots, err := be.AllocSlots(1, readBytes)
+	if err != nil {
+		return fmt.Errorf("measure reading memory: %w", err)
+	}
+	defer slots.Free()
+	buffer := slots.Mem[0]
+	for i := range buffer {
+		buffer[i] = 1
+	}
 	workers := max(1, c.Workers)
 	for range ceilingRepeats {
 		var group sync.WaitGroup
@@ -122,4 +131,5 @@ func (c *Ceiling) MeasureRead() {
 		group.Wait()
 		c.Read = append(c.Read, readBytes/time.Since(start).Seconds())
 	}
+	return nil
 }

@@ -2,10 +2,12 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"lector/engine/bench"
 	"lector/engine/cpu"
+	"lector/engine/ops"
 )
 
 // What is measured is positive; nothing is said about how fast a machine is.
@@ -27,3 +29,23 @@ func TestMeasureGEMM(t *testing.T) {
 		t.Error("a cancelled measurement went on")
 	}
 }
+
+func TestMeasureRead(t *testing.T) {
+	c := bench.Ceiling{Workers: 2}
+	if err := c.MeasureRead(cpu.New(cpu.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Read) == 0 || c.BytesPerSecond() <= 0 {
+		t.Errorf("%v bytes a second", c.Read)
+	}
+	if err := c.MeasureRead(noSlots{}); !errors.Is(err, errSlots) {
+		t.Errorf("a backend without memory: %v", err)
+	}
+}
+
+var errSlots = errors.New("no memory")
+
+// noSlots has none.
+type noSlots struct{ ops.Backend }
+
+func (noSlots) AllocSlots(int, int) (ops.Slots, error) { return ops.Slots{}, errSlots }

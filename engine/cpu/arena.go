@@ -18,7 +18,7 @@ const (
 	floatBytes = 4
 )
 
-// arenas gives out zeroed memory. The zero value is ready, and may be used from any goroutine.
+// arenas gives out zeroed memory for tensors. The zero value is ready, and may be used from any goroutine.
 type arenas struct {
 	mu   sync.Mutex
 	open *arena // where the next small tensor goes; nil: a new one
@@ -27,8 +27,8 @@ type arenas struct {
 // arena is one mapping, given out from its start on. What is given back goes back to the system, and is not given out again.
 type arena struct {
 	floats []float32
-	used   int // floats, of whole pages
-	live   int // tensors
+	used   int // floats
+	live   int // what was given out of it and not back
 	free   func()
 }
 
@@ -85,3 +85,52 @@ func allocate(n int) ([]float32, func(), error) {
 	}
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(slots.Mem[0]))), n), slots.Free, nil
 }
+
+// shelfBytes is the size of a mapping that copies of weights share.
+const shelfBytes = 32 << 20
+
+// shelf holds what stays for as long as its matrix: a model's copies of its weights, one right behind the other in the order in which
+// they are made, which is that of their first use. A token reads all of them, and they are too small for large pages of their own. The
+// zero value is ready, and may be used from any goroutine.
+type shelf struct {
+	mu   sync.Mutex
+	open *arena // where the next copy goes; nil: a new one
+}
+
+// get returns n bytes that are zero, on a line of memory, and how to give them back. A mapping goes with the last of its copies.
+func (s *shelf) get(n int) (memory []byte, free func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := (n + lineBytes - 1) / lineBytes * lineBytes / floatBytes
+	from := s.open
+	if from == nil || len(from.floats)-from.used < room {
+		floats, unmap, err := allocate(max(room, shelfBytes/floatBytes))
+		if err != nil {
+			return nil, nil, err
+		}
+		from = &arena{floats: floats, free: unmap}
+		if room < shelfBytes/floatBytes/2 { // else the open one has more left
+			s.open = from
+		}
+	}
+	got := from.floats[from.used:][:room:room]
+	from.used += room
+	from.live++
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(got))), n), func() { s.back(from) }, nil
+}
+
+// back takes a copy back.
+func (s *shelf) back(from *arena) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from.live--; from.live > 0 {
+		return
+	}
+	if s.open == from {
+		s.open = nil
+	}
+	from.free()
+}
+
+// lineBytes is a line of memory.
+const lineBytes = 64

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"unsafe"
 )
 
 // Whatever is given out and back in whatever order is zero when it is given out, and nobody else's until it is given back.
@@ -84,4 +85,48 @@ func TestArenasAtOnce(t *testing.T) {
 		})
 	}
 	g.Wait()
+}
+
+// Copies lie one behind the other, are nobody else's until they are given back, and a mapping goes with its last.
+func TestShelf(t *testing.T) {
+	var s shelf
+	type held struct {
+		memory []byte
+		free   func()
+	}
+	var all []held
+	var last *byte
+	for i, n := range []int{1, 64, 1000, 1 << 20, shelfBytes / 4, 5 << 20, shelfBytes, 3 * shelfBytes / 4, 100, shelfBytes + 1, 0} {
+		memory, free, err := s.get(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(memory) != n {
+			t.Fatalf("%d bytes of %d", len(memory), n)
+		}
+		if at := uintptr(unsafe.Pointer(unsafe.SliceData(memory))); at%lineBytes != 0 {
+			t.Errorf("copy %d begins %d bytes behind a line of memory", i, at%lineBytes)
+		}
+		if n == 64 && unsafe.SliceData(memory) != (*byte)(unsafe.Add(unsafe.Pointer(last), lineBytes)) {
+			t.Error("the second copy does not begin right behind the first")
+		}
+		for k, v := range memory {
+			if v != 0 {
+				t.Fatalf("byte %d of copy %d is %d when it is given out", k, i, v)
+			}
+			memory[k] = byte(i + 1)
+		}
+		all, last = append(all, held{memory, free}), unsafe.SliceData(memory)
+	}
+	for i, h := range all {
+		for k, v := range h.memory {
+			if v != byte(i+1) {
+				t.Fatalf("byte %d of copy %d is %d", k, i, v)
+			}
+		}
+		h.free()
+	}
+	if s.open != nil {
+		t.Errorf("a mapping of %d copies is kept where none is held", s.open.live)
+	}
 }

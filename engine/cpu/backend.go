@@ -82,6 +82,7 @@ type Backend struct {
 	experting kept[expertRun, *expertRun]
 
 	shared arenas // where small tensors lie
+	copies shelf  // where copies of weights lie
 
 	failed sync.Mutex
 	err    error // the first since the last Wait
@@ -109,7 +110,7 @@ func New(o Options) *Backend {
 func (b *Backend) newScratch() *scratch {
 	s := &scratch{vector: b.vector}
 	if b.fused() {
-		s.chains = &chains{set: b.chains}
+		s.chains = &chains{set: b.chains, copies: &b.copies}
 	}
 	switch b.class {
 	case AMX:

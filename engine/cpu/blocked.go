@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"runtime"
-	"unsafe"
 
 	"lector/engine/cpu/fma"
 	"lector/engine/ops"
@@ -11,6 +10,7 @@ import (
 // chains is what one goroutine multiplies in, in the class cpu-f32-blocked and those made from it.
 type chains struct {
 	set     fma.Set
+	copies  *shelf // of weights
 	temp    fma.Temp
 	panels  []float32 // decoded weights
 	packed  []float32 // rows of x, close together
@@ -124,20 +124,18 @@ func (c *chains) tiled(m *ops.Matrix) *ops.Matrix {
 	if own, ok := m.Panels.Made().(*ops.Matrix); ok {
 		return own
 	}
-	return makeTiles(c.set, *m, across(c.set, m, c.amx != nil))
+	return c.makeTiles(*m)
 }
 
 // makeTiles makes a matrix's own copy, once.
-func makeTiles(set fma.Set, m ops.Matrix, across int) *ops.Matrix {
+func (c *chains) makeTiles(m ops.Matrix) *ops.Matrix {
 	own, _ := m.Panels.Copy(func() any {
-		memory, free, err := allocate((fma.TileBytes(&m) + 3) / 4)
+		memory, free, err := c.copies.get(fma.TileBytes(&m))
 		if err != nil {
 			return nil // it works without
 		}
-		own := set.Tile(&m, across, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), 4*len(memory)))
-		if free != nil {
-			runtime.AddCleanup(own, func(free func()) { free() }, free)
-		}
+		own := c.set.Tile(&m, across(c.set, &m, c.amx != nil), memory)
+		runtime.AddCleanup(own, func(free func()) { free() }, free)
 		return own
 	}).(*ops.Matrix)
 	return own
@@ -149,7 +147,7 @@ func (b *Backend) PanelBytes(m ops.Matrix) int {
 	if !b.fused() || !small && !b.chains.SuitsFew(&m) {
 		return 0
 	}
-	return (fma.TileBytes(&m) + 3) / 4 * 4
+	return fma.TileBytes(&m)
 }
 
 var _ ops.Arranger = (*Backend)(nil)
