@@ -157,9 +157,55 @@ func (s *session) follow(ctx context.Context, job queue.Job, heard func(queue.Ev
 // desk is a queue and a store to submit jobs to, without a model: others work on them.
 type desk struct {
 	*client.Client
+	app   *app
 	queue *jetstream.Queue
 	leave closers // the queue
 	store io.Closer
+}
+
+// take makes a queue the desk's.
+func (d *desk) take(q *jetstream.Queue, leave closers) {
+	d.queue, d.leave = q, leave
+	d.Client = &client.Client{Queue: lasting{q, d}, Space: d.Space}
+}
+
+// lasting is the desk's queue, whose jobs are submitted whoever keeps it meanwhile: by its id a job is submitted once.
+type lasting struct {
+	queue.Queue
+	desk *desk
+}
+
+func (q lasting) Submit(ctx context.Context, job queue.Job) (status queue.Status, err error) {
+	err = q.desk.atQueue(ctx, func(q *jetstream.Queue) error {
+		status, err = q.Submit(ctx, job)
+		return err
+	})
+	return status, err
+}
+
+// atQueue runs f, and again at the queue of the next owner of the data folder where another process kept it and has ended.
+func (d *desk) atQueue(ctx context.Context, f func(*jetstream.Queue) error) error {
+	for {
+		err := f(d.queue)
+		if d.queue.Embedded() || !d.app.ownerLeft(ctx, err) {
+			return err
+		}
+		if err := d.rejoin(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// rejoin opens the queue again after its owner has gone.
+func (d *desk) rejoin(ctx context.Context) error {
+	_ = d.leave.Close() // its connection is gone
+	d.leave = nil
+	q, leave, err := d.app.openQueueOnly(ctx, jetstream.Config{})
+	if err != nil {
+		return err
+	}
+	d.take(q, leave)
+	return nil
 }
 
 // openDesk opens queue and store. Without a fleet, the queue is that of the data folder, whose owner is another process;
@@ -178,23 +224,21 @@ func (a *app) newDesk(ctx context.Context, q *jetstream.Queue, leave closers) (*
 	if err != nil {
 		return nil, errors.Join(err, leave.Close())
 	}
-	return &desk{Client: &client.Client{Queue: q, Space: space}, queue: q, leave: leave, store: store}, nil
+	d := &desk{Client: &client.Client{Space: space}, app: a, store: store}
+	d.take(q, leave)
+	return d, nil
 }
 
 // hearing is how the text of a job is heard at a desk, whoever keeps the queue meanwhile.
-func (d *desk) hearing(a *app, job queue.Job) hearing {
+func (d *desk) hearing(job queue.Job) hearing {
 	wait := func(ctx context.Context, follow func(context.Context) error) error {
-		return a.await(ctx, d.queue, job, follow)
+		return d.app.await(ctx, d.queue, job, follow)
 	}
 	again := func(ctx context.Context) (hearing, error) {
-		_ = d.leave.Close() // its connection is gone
-		d.leave = nil
-		q, leave, err := a.openQueueOnly(ctx, jetstream.Config{})
-		if err != nil {
+		if err := d.rejoin(ctx); err != nil {
 			return hearing{}, err
 		}
-		d.Client, d.queue, d.leave = &client.Client{Queue: q, Space: d.Space}, q, leave
-		return d.hearing(a, job), nil
+		return d.hearing(job), nil
 	}
 	return hearing{d.Client, job, wait, again}
 }

@@ -100,6 +100,7 @@ func (a *app) jobsLs(ctx context.Context, f jobFilter) error {
 	}
 	var found []queue.Status
 	err := a.withQueue(ctx, func(q *jetstream.Queue) error {
+		found = nil
 		return q.List(ctx, func(s queue.Status) bool {
 			if f.matches(s) {
 				found = append(found, s)
@@ -365,8 +366,8 @@ func newJobsCancel(a *app) *cobra.Command {
 
 func (a *app) jobsCancel(ctx context.Context, names []string, reason string) error {
 	return a.withQueue(ctx, func(q *jetstream.Queue) error {
-		for _, name := range names {
-			s, err := findJob(ctx, q, name)
+		for ; len(names) > 0; names = names[1:] {
+			s, err := findJob(ctx, q, names[0])
 			if err != nil {
 				return err
 			}

@@ -122,6 +122,26 @@ func (d *deadChoice) flags(c *cobra.Command) {
 	c.Flags().StringSliceVar(&d.classes, "class", nil, "with --all: only letters of these `classes`")
 }
 
+// eachLetter runs f on every letter that is meant, on none twice.
+func (a *app) eachLetter(ctx context.Context, d deadChoice, names []string, f func(*jetstream.Queue, queue.Letter) error) error {
+	var letters []queue.Letter
+	err := a.withQueue(ctx, func(q *jetstream.Queue) (err error) {
+		letters, err = d.letters(ctx, q, names)
+		return err
+	})
+	if err != nil || len(letters) == 0 {
+		return err
+	}
+	return a.withQueue(ctx, func(q *jetstream.Queue) error {
+		for ; len(letters) > 0; letters = letters[1:] {
+			if err := f(q, letters[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // letters are those that are named, or all.
 func (d deadChoice) letters(ctx context.Context, q *jetstream.Queue, names []string) ([]queue.Letter, error) {
 	switch {
@@ -152,33 +172,26 @@ func newDeadReplay(a *app) *cobra.Command {
 		Short: "Queue dead jobs afresh; they go on from the last stored boundary",
 		Long:  "replay queues dead jobs afresh, with all their attempts before them. What was stored of a document is not read again.",
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withQueue(c.Context(), func(q *jetstream.Queue) error {
-				return a.replay(c.Context(), q, d, args)
-			})
+			ctx := c.Context()
+			return a.eachLetter(ctx, d, args, func(q *jetstream.Queue, l queue.Letter) error { return a.replay(ctx, q, l) })
 		},
 	}
 	d.flags(c)
 	return c
 }
 
-func (a *app) replay(ctx context.Context, q *jetstream.Queue, d deadChoice, names []string) error {
-	letters, err := d.letters(ctx, q, names)
+func (a *app) replay(ctx context.Context, q *jetstream.Queue, l queue.Letter) error {
+	if l.Job == nil {
+		a.note("%s holds no job, only a message that is none ('lector jobs dead show %s')", l.Name, l.Name)
+		return nil
+	}
+	job := *l.Job
+	job.Submitted = time.Now().UTC()
+	s, err := q.Submit(ctx, job)
 	if err != nil {
-		return err
+		return fmt.Errorf("replay job %s: %w", job.ID, err)
 	}
-	for _, l := range letters {
-		if l.Job == nil {
-			a.note("%s holds no job, only a message that is none ('lector jobs dead show %s')", l.Name, l.Name)
-			continue
-		}
-		job := *l.Job
-		job.Submitted = time.Now().UTC()
-		s, err := q.Submit(ctx, job)
-		if err != nil {
-			return fmt.Errorf("replay job %s: %w", job.ID, err)
-		}
-		fmt.Fprintf(a.out, "%s %s, %d tokens are stored\n", job.ID, outcomeOf(s), l.Dead.LastGood)
-	}
+	fmt.Fprintf(a.out, "%s %s, %d tokens are stored\n", job.ID, outcomeOf(s), l.Dead.LastGood)
 	return nil
 }
 
@@ -189,17 +202,11 @@ func newDeadDrop(a *app) *cobra.Command {
 		Short: "Remove dead letters; their jobs stay failed",
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			return a.withQueue(ctx, func(q *jetstream.Queue) error {
-				letters, err := d.letters(ctx, q, args)
-				if err != nil {
+			return a.eachLetter(ctx, d, args, func(q *jetstream.Queue, l queue.Letter) error {
+				if err := q.DropLetter(ctx, l.Name); err != nil && !errors.Is(err, queue.ErrUnknown) {
 					return err
 				}
-				for _, l := range letters {
-					if err := q.DropLetter(ctx, l.Name); err != nil && !errors.Is(err, queue.ErrUnknown) {
-						return err
-					}
-					fmt.Fprintf(a.out, "%s dropped\n", l.Name)
-				}
+				fmt.Fprintf(a.out, "%s dropped\n", l.Name)
 				return nil
 			})
 		},

@@ -73,6 +73,7 @@ func (a *app) jobsPrune(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return badInput(err)
 	}
+	gone := 0
 	return a.withQueue(ctx, func(q *jetstream.Queue) error {
 		until := q.Now().Add(-age)
 		var found []queue.Status
@@ -92,7 +93,6 @@ func (a *app) jobsPrune(ctx context.Context, f pruneFlags) error {
 			fmt.Fprintf(a.out, "would forget %d jobs\n", len(found))
 			return nil
 		}
-		gone := 0
 		for _, s := range found {
 			err := q.Forget(ctx, s.Job.ID)
 			switch {

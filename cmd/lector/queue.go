@@ -119,12 +119,11 @@ func newQueueShow(a *app) *cobra.Command {
 }
 
 func (a *app) queueShow(ctx context.Context, asJSON bool) error {
-	q, closer, err := a.openQueueOnly(ctx, jetstream.Config{})
-	if err != nil {
+	var r jetstream.Report
+	err := a.withQueue(ctx, func(q *jetstream.Queue) (err error) {
+		r, err = q.Report(ctx)
 		return err
-	}
-	defer closeNoted(a, closer)
-	r, err := q.Report(ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -225,14 +224,20 @@ func newQueueResume(a *app) *cobra.Command {
 	}
 }
 
-// withQueue runs f on the queue, opened without a model.
+// withQueue runs f on the queue, opened without a model. Where another process kept the queue of the data folder and has ended
+// meanwhile, f is run again at the queue of the next owner: it looks anew, and goes on behind what it has done and said.
 func (a *app) withQueue(ctx context.Context, f func(*jetstream.Queue) error) error {
-	q, closer, err := a.openQueueOnly(ctx, jetstream.Config{})
-	if err != nil {
-		return err
+	for {
+		q, closer, err := a.openQueueOnly(ctx, jetstream.Config{})
+		if err != nil {
+			return err
+		}
+		err = f(q)
+		closeNoted(a, closer)
+		if q.Embedded() || !a.ownerLeft(ctx, err) {
+			return err
+		}
 	}
-	defer closeNoted(a, closer)
-	return f(q)
 }
 
 // whoAmI names the person at this machine, for others to ask.

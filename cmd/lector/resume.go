@@ -173,7 +173,7 @@ func (a *app) resumeElsewhere(ctx context.Context, name string, f resumeFlags) (
 		_, err := fmt.Fprintln(a.out, status.Job.ID)
 		return true, err
 	}
-	return true, resuming(name, a.hear(ctx, d.hearing(a, status.Job), f))
+	return true, resuming(name, a.hear(ctx, d.hearing(status.Job), f))
 }
 
 // resumeHere loads the model and works on the job in this process.
@@ -216,14 +216,18 @@ func (a *app) attach(ctx context.Context, f resumeFlags) error {
 		return err
 	}
 	defer a.closeDesk(d)
-	status, err := q.Status(ctx, f.attach)
+	var status queue.Status
+	err = d.atQueue(ctx, func(q *jetstream.Queue) error {
+		status, err = q.Status(ctx, f.attach)
+		return err
+	})
 	if errors.Is(err, queue.ErrUnknown) || err == nil && status.Job.Kind != queue.Resume {
 		return badInput(fmt.Errorf("there is no resume %q in this queue", f.attach))
 	}
 	if err != nil {
 		return err
 	}
-	return resuming("--attach "+f.attach, a.hear(ctx, d.hearing(a, status.Job), f))
+	return resuming("--attach "+f.attach, a.hear(ctx, d.hearing(status.Job), f))
 }
 
 // resumable finds a handle that a person names, and what it is the state of.

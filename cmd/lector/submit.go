@@ -387,13 +387,19 @@ func (s *submission) sources(ctx context.Context, args []string) error {
 
 // source submits every document that one name stands for.
 func (s *submission) source(ctx context.Context, name string, o order) error {
-	f := fetcher{app: s.app, queue: s.joined, limits: s.flags.limits}
+	f := fetcher{app: s.app, limits: s.flags.limits}
 	names, err := f.expand(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, one := range names {
-		text, base, err := f.fetch(ctx, one)
+		var text []byte
+		var base string
+		err := s.atQueue(ctx, func() (err error) {
+			f.queue = s.joined
+			text, base, err = f.fetch(ctx, one)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (s *submission) forecast(tokens int, keep keepState) forecast {
 // there is none.
 func (s *submission) lastRate(ctx context.Context) (float64, error) {
 	rate, last := 0.0, time.Time{}
-	err := s.queue.List(ctx, func(st queue.Status) bool {
+	heard := func(st queue.Status) bool {
 		if st.State != queue.Done || st.Job.Kind != queue.Ingest || st.Job.Model != s.identity.Model.String() || !st.Updated.After(last) {
 			return true
 		}
@@ -62,7 +62,8 @@ func (s *submission) lastRate(ctx context.Context) (float64, error) {
 			rate, last = float64(r.Tokens.Computed)/busy, st.Updated
 		}
 		return true
-	})
+	}
+	err := s.atQueue(ctx, func() error { return s.queue.List(ctx, heard) })
 	if err != nil {
 		return 0, fmt.Errorf("look for the rate of earlier documents: %w", err)
 	}

@@ -213,7 +213,7 @@ func (q *Queue) fail(ctx context.Context, err error, format string, args ...any)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", doing, ctx.Err())
-	case q.life.Err() != nil, errors.Is(err, nats.ErrConnectionClosed):
+	case q.life.Err() != nil, q.nc.IsClosed(), errors.Is(err, nats.ErrConnectionClosed):
 		return fmt.Errorf("%s: %w", doing, queue.ErrClosed)
 	case errors.Is(err, nats.ErrReconnectBufExceeded):
 		return fmt.Errorf("%s: not connected: %w", doing, nats.ErrTimeout)

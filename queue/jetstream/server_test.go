@@ -127,6 +127,30 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// A listing that its owner does not live to tell to the end says so.
+func TestListOfClosed(t *testing.T) {
+	cfg := config(t.TempDir())
+	s, q := serve(t, cfg)
+	const jobs = 300 // more than wait on their way to who lists them
+	for i := range jobs {
+		must(q.Submit(t.Context(), job(fmt.Sprint("job", i))))(t)
+	}
+	other := must(jetstream.Connect(t.Context(), cfg))(t)
+	defer other.Close()
+	told := 0
+	err := other.List(t.Context(), func(queue.Status) bool {
+		if told++; told == 1 {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	})
+	if !errors.Is(err, queue.ErrClosed) {
+		t.Fatalf("listing when the server closed: %v after %d of %d jobs", err, told, jobs)
+	}
+}
+
 func TestClientsLeave(t *testing.T) {
 	cfg := config(t.TempDir())
 	s, _ := serve(t, cfg)
