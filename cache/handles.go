@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"path"
 	"strings"
@@ -48,82 +47,6 @@ func (s *Space) encodedHandle(h Handle) (small, Digest, error) {
 	b := h.Encode()
 	d := Sum(b)
 	return small{name: s.handleName(d), bytes: b, limit: maxHandleBytes}, d, nil
-}
-
-// PutSnapshot is PutManifest, and then PutHandle of the handle that handle makes of the manifest and its digest. Where the
-// store can keep bytes that have no name yet, those of both are made durable together, before the first has its name.
-// Errors: those of PutManifest and PutHandle.
-func (s *Space) PutSnapshot(ctx context.Context, id Identity, nodes []Node, handle func(Manifest, Digest) Handle) (_ Manifest, h Handle, err error) {
-	if err := s.check(""); err != nil {
-		return Manifest{}, h, err
-	}
-	m, err := NewManifest(id, nodes)
-	if err != nil {
-		return Manifest{}, h, err
-	}
-	manifest, d, err := s.encoded(m)
-	if err != nil {
-		return Manifest{}, h, err
-	}
-	decoded := decodeSoon(manifest.bytes)
-	h = handle(m, d)
-	last, _, err := s.encodedHandle(h)
-	if err != nil {
-		return Manifest{}, h, err
-	}
-	if err := s.Complete(ctx, m); err != nil {
-		return Manifest{}, h, fmt.Errorf("store manifest of %d tokens: %w", m.Tokens, err)
-	}
-	batch, err := s.stageSmall(ctx, &manifest, &last)
-	if err != nil {
-		return Manifest{}, h, fmt.Errorf("stage manifest and handle of %d tokens: %w", m.Tokens, err)
-	}
-	defer func() { err = errors.Join(err, batch.Close()) }()
-	both, err := putAll(ctx, batch, []Naming{{manifest.staged, manifest.name}, {last.staged, last.name}})
-	if err == nil && !both {
-		err = s.putNamed(ctx, manifest)
-	}
-	if err != nil {
-		return Manifest{}, h, err
-	}
-	if m, err = s.readBack(ctx, d, decoded); err != nil {
-		if both {
-			err = errors.Join(err, s.Store.Delete(ctx, last.name)) // nobody was told of it
-		}
-		return Manifest{}, h, err
-	}
-	if !both {
-		err = s.putNamed(ctx, last)
-	}
-	return m, h, err
-}
-
-// stageSmall stages small objects where the store itself can keep them. What it returns is closed in any case.
-func (s *Space) stageSmall(ctx context.Context, objects ...*small) (io.Closer, error) {
-	st, ok := s.Store.(Stager)
-	if !ok {
-		return io.NopCloser(nil), nil
-	}
-	var sizes []int64
-	for _, o := range objects {
-		sizes = append(sizes, int64(len(o.bytes)))
-	}
-	batch, err := st.Stage(ctx, sizes)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range objects {
-		if err == nil {
-			err = o.stage(ctx, batch)
-		}
-	}
-	if err == nil {
-		err = batch.Sync(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, batch.Close())
-	}
-	return batch, nil
 }
 
 // Handle reads and checks a handle; whether its time is over is for Valid to say.

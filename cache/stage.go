@@ -37,9 +37,10 @@ type Batch interface {
 // Joint is a Batch that can give several of its objects their names at once.
 type Joint interface {
 	Batch
-	// PutAll is Put of each with IfAbsent, in this order, and returns when all are durable, which takes less time. After a
-	// crash on the way as many of the first ones are there as it got to, or all. ErrExists says that a name is taken:
-	// none or the first ones are there, and a caller goes on with Put. So does one who is told errors.ErrUnsupported.
+	// PutAll is Sync, then Put of each with IfAbsent, in this order, and returns when all are durable, which takes less time.
+	// After a crash on the way as many of the first ones are there as it got to, or all. ErrExists says that a name is
+	// taken: none or the first ones are there, and a caller goes on with Sync and Put. So does one who is told
+	// errors.ErrUnsupported.
 	PutAll(ctx context.Context, names []Naming) error
 }
 
@@ -47,6 +48,7 @@ type Joint interface {
 type Naming struct {
 	Staged Staged
 	Name   string
+	Digest Digest // of its bytes, so that a Joint can tell whether a power cut has left them; zero: not known
 }
 
 // putAll is PutAll of a batch that can. It says whether it did, and else leaves it to the caller to put each.
@@ -62,14 +64,14 @@ func putAll(ctx context.Context, b any, names []Naming) (bool, error) {
 	return err == nil, err
 }
 
-// Inner is what PutAll has to name in a batch that another wraps: unwrap takes a staged object out of the other's. Where it
+// Inner is what PutAll has to name in a batch that another wraps without changing bytes: unwrap takes a staged object out of the other's. Where it
 // cannot, or the batch is no Joint, the error is errors.ErrUnsupported.
 func Inner(b Batch, names []Naming, unwrap func(Staged) (Staged, bool)) (Joint, []Naming, error) {
 	j, ok := b.(Joint)
 	inner := make([]Naming, len(names))
 	for i, n := range names {
 		var one bool
-		inner[i].Name = n.Name
+		inner[i] = n
 		inner[i].Staged, one = unwrap(n.Staged)
 		ok = ok && one
 	}
@@ -94,6 +96,7 @@ type Step struct {
 	space *Space
 	args  StepArgs
 	batch Batch
+	own   bool // of the store itself
 	rows  []stagedBlob
 	state []stagedBlob
 
@@ -124,22 +127,29 @@ func (s *Space) Stage(ctx context.Context, a StepArgs) (*Step, error) {
 	if st == nil {
 		return nil, fmt.Errorf("stage chunk [%d, %d): the store cannot, and there is no spool", a.From, a.To)
 	}
-	return s.stage(ctx, st, a)
+	return s.stage(ctx, staging{to: st, own: s.Spool == nil}, a)
 }
 
-func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (*Step, error) {
+// staging says where a step is staged.
+type staging struct {
+	to   Stager
+	own  bool  // it is the store itself: the small objects are staged, too, so that a name is all that they need later
+	more int64 // room that is to be left there
+}
+
+func (s *Space) stage(ctx context.Context, to staging, a StepArgs) (*Step, error) {
 	n, err := s.describe(a)
 	if err != nil {
 		return nil, err
 	}
-	p := stageParts{rows: s.cut(rowSegments(a.Regions, a.From, a.To)), state: s.cut(fixedSegments(a.Regions)), early: s.Spool == nil}
+	p := stageParts{rows: s.cut(rowSegments(a.Regions, a.From, a.To)), state: s.cut(fixedSegments(a.Regions))}
 	step := &Step{space: s, args: a, rows: make([]stagedBlob, len(p.rows)), state: make([]stagedBlob, len(p.state))}
 	step.mark = s.keepMark(a)
 	step.args.Regions = nil // they belong to the sequence, which moves on
 	hashing, stop := context.WithCancel(ctx)
 	writers, hashers := share()
 	p.hashed = startSums(hashing, slices.Concat(p.rows, p.state), hashers)
-	err = step.open(ctx, st, p)
+	err = step.open(ctx, to, p)
 	if err == nil {
 		if err = step.fill(ctx, n, p, writers); err != nil {
 			err = errors.Join(err, step.batch.Close())
@@ -157,24 +167,23 @@ func (s *Space) stage(ctx context.Context, st Stager, a StepArgs) (*Step, error)
 type stageParts struct {
 	rows, state []*body
 	hashed      *sums // the digests of both
-	early       bool  // the small objects, too: staged in the store, a name is all that they need later
 }
 
 // open takes the room that a step needs.
-func (t *Step) open(ctx context.Context, st Stager, p stageParts) (err error) {
+func (t *Step) open(ctx context.Context, to staging, p stageParts) (err error) {
 	sizes := sizesOf(p.rows)
 	if !t.args.Named {
 		sizes = append(sizes, sizesOf(p.state)...)
 	}
-	if p.early {
-		sizes = append(sizes, int64(len(t.mark.bytes)), maxNodeBytes)
+	if t.own = to.own; t.own {
+		sizes = append(sizes, int64(len(t.mark.bytes)), maxNodeBytes, to.more)
 	}
-	t.batch, err = st.Stage(ctx, sizes)
+	t.batch, err = to.to.Stage(ctx, sizes)
 	return err
 }
 
-// fill stages the blobs while they are hashed, describes them, and has all of it synced at once. The disk is at work from
-// the first blob on.
+// fill stages the blobs while they are hashed, and describes them. The disk is at work from the first blob on. What lies in
+// the store itself is synced when it is named: a crash before that takes no more than one behind it would.
 func (t *Step) fill(ctx context.Context, n Node, p stageParts, writers int) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
@@ -200,11 +209,13 @@ func (t *Step) fill(ctx context.Context, n Node, p stageParts, writers int) erro
 	t.describe(p.hashed.digests(), p)
 	n.Rows, n.State = blobsOf(t.rows), blobsOf(t.state)
 	t.Node = n.normal()
-	if err := t.addSmall(ctx, p.early); err != nil {
+	if err := t.addSmall(ctx); err != nil {
 		return err
 	}
-	if err := t.batch.Sync(ctx); err != nil {
-		return err
+	if !t.own {
+		if err := t.batch.Sync(ctx); err != nil {
+			return err
+		}
 	}
 	t.tellSums()
 	return nil
@@ -230,9 +241,9 @@ func (t *Step) stored() []stagedBlob {
 	return slices.Concat(t.rows, t.state)
 }
 
-// addSmall makes the small objects, and stages those that go early.
-func (t *Step) addSmall(ctx context.Context, early bool) (err error) {
-	if t.node, err = t.space.smallNode(t.Node); err != nil || !early {
+// addSmall makes the small objects, and stages them where that is of use.
+func (t *Step) addSmall(ctx context.Context) (err error) {
+	if t.node, err = t.space.smallNode(t.Node); err != nil || !t.own {
 		return err
 	}
 	if t.args.Keep {
@@ -258,6 +269,9 @@ func (o *small) stage(ctx context.Context, batch Batch) (err error) {
 	return err
 }
 
+// naming is the object, staged, under its name.
+func (o small) naming() Naming { return Naming{o.staged, o.name, Sum(o.bytes)} }
+
 func sizesOf(bodies []*body) []int64 {
 	out := make([]int64, len(bodies))
 	for i, b := range bodies {
@@ -278,36 +292,46 @@ func blobsOf(staged []stagedBlob) []Blob {
 // Commit stores a staged step in the order of promise 1 and returns the node as it stands. It may be repeated after
 // an error. Errors: those of Space.PutStep.
 func (t *Step) Commit(ctx context.Context) (Node, Written, error) {
-	var w Written
-	done, err := t.putAll(ctx)
-	if err != nil {
-		return Node{}, w, err
+	l, _, err := t.commit(ctx)
+	return l.Node, l.Written, err
+}
+
+// commit is Commit, and stores more small objects behind the node where all can be stored at once. It says whether it did.
+func (t *Step) commit(ctx context.Context, more ...small) (l Last, done bool, err error) {
+	if done, err = t.putAll(ctx, more); err != nil {
+		return l, false, err
 	}
-	n, wrote := t.Node, slices.Repeat([]bool{done}, len(t.stored()))
-	if !done {
-		n, err = t.putEach(ctx, wrote)
+	wrote := slices.Repeat([]bool{done}, len(t.stored()))
+	if done {
+		l.Node = t.Node
+	} else if err = t.batch.Sync(ctx); err == nil {
+		l.Node, err = t.putEach(ctx, wrote)
 	}
 	if err == nil {
 		for i, b := range t.stored() {
-			w.add(b.Blob, wrote[i])
+			l.Written.add(b.Blob, wrote[i])
 		}
 	}
-	return n, w, err
+	return l, done, err
 }
 
-// putAll stores all of a step at once, where that can be done and nothing of it is there.
-func (t *Step) putAll(ctx context.Context) (bool, error) {
+// putAll stores all of a step at once, and more, where that can be done and nothing of it is there.
+func (t *Step) putAll(ctx context.Context, more []small) (bool, error) {
 	if t.node.staged == nil {
 		return false, nil
 	}
 	var names []Naming
 	for _, b := range t.stored() {
-		names = append(names, Naming{b.staged, b.name})
+		names = append(names, Naming{b.staged, b.name, b.Digest})
 	}
 	if t.args.Keep {
-		names = append(names, Naming{t.mark.staged, t.mark.name})
+		names = append(names, t.mark.naming())
 	}
-	return putAll(ctx, t.batch, append(names, Naming{t.node.staged, t.node.name}))
+	names = append(names, t.node.naming())
+	for _, o := range more {
+		names = append(names, o.naming())
+	}
+	return putAll(ctx, t.batch, names)
 }
 
 // putEach stores a step object by object, and says of each blob whether it wrote it.

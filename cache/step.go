@@ -40,7 +40,7 @@ type Written struct {
 // ErrCorrupt where the standing node is damaged.
 func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err error) {
 	if st, ok := s.Store.(Stager); ok { // the bytes are written while their digest is computed
-		step, err := s.stage(ctx, st, a)
+		step, err := s.stage(ctx, staging{to: st, own: true}, a)
 		if err != nil {
 			return Node{}, w, err
 		}

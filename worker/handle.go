@@ -13,12 +13,16 @@ import (
 type kept struct {
 	nodes  []cache.Node
 	tokens []int32
+	made   *cache.Last // manifest and handle of the nodes, stored with the last of them; nil: they are still to be made
 }
 
 // makeHandle stores a manifest and a handle for it. The manifest was read back and verified when it returns: promise 3.
 func (a *attempt) makeHandle(ctx context.Context, k kept, ttl time.Duration) (cache.Manifest, cache.Handle, error) {
+	if k.made != nil {
+		return k.made.Manifest, k.made.Handle, nil
+	}
 	if k.nodes != nil {
-		return a.Space.PutSnapshot(ctx, a.identity, k.nodes, func(m cache.Manifest, d cache.Digest) cache.Handle { return a.handleFor(m, d, ttl) })
+		return a.Space.PutSnapshot(ctx, a.identity, k.nodes, a.handler(ttl))
 	}
 	m, digest, err := a.Space.PutTokens(ctx, a.identity, k.tokens)
 	if err != nil {
@@ -27,6 +31,11 @@ func (a *attempt) makeHandle(ctx context.Context, k kept, ttl time.Duration) (ca
 	h := a.handleFor(m, digest, ttl)
 	_, err = a.Space.PutHandle(ctx, h)
 	return m, h, err
+}
+
+// handler makes the job's handles.
+func (a *attempt) handler(ttl time.Duration) cache.Handler {
+	return func(m cache.Manifest, d cache.Digest) cache.Handle { return a.handleFor(m, d, ttl) }
 }
 
 // handleFor is the job's handle for a manifest.

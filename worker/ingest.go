@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"lector/cache"
 	"lector/engine"
@@ -27,6 +28,7 @@ type ingest struct {
 	wanted   []int           // cells at whose end the order wants a handle that is still to come
 	pending  *upload         // of the last of nodes, while it is on its way into the store
 	beyond   bool            // cells are stored that nothing can go on from
+	made     *cache.Last     // what was stored with the last of nodes; nil: nothing
 	receipt  Receipt
 }
 
@@ -65,7 +67,7 @@ func (in *ingest) whole() kept {
 	if in.order.KeepState == queue.KeepNone {
 		return kept{tokens: in.tokens}
 	}
-	return kept{nodes: in.nodes}
+	return kept{nodes: in.nodes, made: in.made}
 }
 
 // read brings every cell of the document into the store. A handle of token ids alone wants none.
@@ -345,17 +347,29 @@ func (in *ingest) step(i int, probe engine.Probe) cache.StepArgs {
 	return step
 }
 
-// store makes a computed cell durable, and then gives up the rolling state that it supersedes.
-func (in *ingest) store(ctx context.Context, step cache.StepArgs) error {
+// store makes a computed cell durable, the last one with manifest and handle, and then gives up the rolling state that it
+// supersedes.
+func (in *ingest) store(ctx context.Context, step cache.StepArgs) (err error) {
 	in.drawn(ctx, step.From, step.To)
-	node, written, err := in.putStep(ctx, in.seq, step)
+	var last cache.Last
+	if step.To < len(in.tokens) {
+		last.Node, last.Written, err = in.putStep(ctx, in.seq, step)
+	} else {
+		last, err = in.putLast(ctx, in.seq, lastStep{step, in.nodes, in.order.TTL})
+	}
+	if last.Node.To != step.To { // else the cell is stored, whatever became of the handle
+		return err
+	}
+	in.nodes = append(in.nodes, last.Node)
+	in.reached(step.To)
+	in.count(last.Node, last.Written)
 	if err != nil {
 		return err
 	}
-	in.nodes = append(in.nodes, node)
-	in.reached(step.To)
-	in.count(node, written)
-	return in.dropSuperseded(ctx, node)
+	if step.To == len(in.tokens) {
+		in.made = &last
+	}
+	return in.dropSuperseded(ctx, last.Node)
 }
 
 // stage makes a computed cell safe outside of the store, and has the store take it from there.
@@ -380,6 +394,22 @@ func (a *attempt) putStep(ctx context.Context, seq engine.Sequence, step cache.S
 		return cache.Node{}, cache.Written{}, err
 	}
 	return a.Space.PutStep(ctx, step)
+}
+
+// lastStep is the last step of a document, behind the nodes before it, and how long its handle is good.
+type lastStep struct {
+	cache.StepArgs
+	before []cache.Node
+	ttl    time.Duration
+}
+
+// putLast is putStep, and stores a handle with it. After an error the node may be stored: it is not zero then.
+func (a *attempt) putLast(ctx context.Context, seq engine.Sequence, l lastStep) (cache.Last, error) {
+	step, err := a.export(seq, l.StepArgs)
+	if err != nil {
+		return cache.Last{}, err
+	}
+	return a.Space.PutLast(ctx, step, l.before, a.handler(l.ttl))
 }
 
 // export completes a step with the state that seq holds, which it shares.

@@ -16,6 +16,7 @@ type keeper struct {
 	*resume
 	nodes   []cache.Node // up to the last multiple of the grid that is stored
 	pending *upload      // of the last of nodes, while it is on its way into the store
+	made    *cache.Last  // what was stored with the last of nodes; nil: nothing
 }
 
 // newKeeper begins with the whole cells of what was restored. A last cell that ends between two multiples of the grid is not
@@ -77,7 +78,17 @@ func (k *keeper) store(ctx context.Context, step cache.StepArgs) error {
 	if err := k.landed(ctx); err != nil {
 		return err
 	}
-	if step.Keep || !k.Space.CanStage() {
+	if step.Keep { // the last one
+		return k.lap(ctx, "store", &k.result.Timings.Store, func(ctx context.Context) error {
+			last, err := k.putLast(ctx, k.seq, lastStep{step, k.nodes, k.order.TTL})
+			if err != nil {
+				return err
+			}
+			k.nodes, k.made = append(k.nodes, last.Node), &last
+			return k.dropSuperseded(ctx, last.Node)
+		})
+	}
+	if !k.Space.CanStage() {
 		return k.lap(ctx, "store", &k.result.Timings.Store, func(ctx context.Context) error {
 			node, _, err := k.putStep(ctx, k.seq, step)
 			if err != nil {
@@ -141,7 +152,7 @@ func (r *resume) keep(ctx context.Context) error {
 	if err := r.keeper.put(ctx, probe, true); err != nil {
 		return err
 	}
-	return r.publish(ctx, kept{nodes: r.keeper.nodes})
+	return r.publish(ctx, kept{nodes: r.keeper.nodes, made: r.keeper.made})
 }
 
 // dropRolling gives up what the job kept for another attempt, now that there is a result.

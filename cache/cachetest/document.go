@@ -107,36 +107,47 @@ func fill(b []byte, name string, seed [32]byte) {
 // Steps stores the first n cells of the document (all for a negative n), from the deepest that is stored, and returns
 // the nodes of those cells.
 func (d *Document) Steps(ctx context.Context, n int) ([]cache.Node, error) {
-	id, job := d.Identity(), d.Job
-	if job == "" {
-		job = "job"
-	}
-	cuts := cache.Boundaries(len(d.Tokens), id.Grid)
 	if n < 0 {
-		n = len(cuts)
+		n = len(d.cuts())
 	}
+	nodes, err := d.deepest(ctx, n)
+	for i := len(nodes); i < n && err == nil; i++ {
+		var node cache.Node
+		if node, err = d.put(ctx, d.args(i)); err == nil {
+			nodes = append(nodes, node)
+			err = d.Space.DropRolling(ctx, d.job(), &node)
+		}
+	}
+	return nodes, err
+}
+
+// deepest returns the nodes of those of the first n cells that are stored with a state to go on from.
+func (d *Document) deepest(ctx context.Context, n int) ([]cache.Node, error) {
+	_, nodes, err := d.Space.Deepest(ctx, d.job(), cache.Keys(d.Identity().Producer, d.Tokens, d.cuts())[:n])
+	return nodes, err
+}
+
+func (d *Document) job() string {
+	if d.Job == "" {
+		return "job"
+	}
+	return d.Job
+}
+
+// cuts are where cells end.
+func (d *Document) cuts() []int { return cache.Boundaries(len(d.Tokens), d.Identity().Grid) }
+
+// args describes a cell.
+func (d *Document) args(i int) cache.StepArgs {
+	id, cuts := d.Identity(), d.cuts()
 	keys := cache.Keys(id.Producer, d.Tokens, cuts)
-	done, nodes, err := d.Space.Deepest(ctx, job, keys[:n])
-	if err != nil {
-		return nil, err
+	a := cache.StepArgs{Identity: id, Job: d.job(), Key: keys[i], To: cuts[i], Keep: i == len(cuts)-1 || d.Keep != nil && d.Keep(i)}
+	if i > 0 {
+		a.Parent, a.From = keys[i-1], cuts[i-1]
 	}
-	for i := done; i < n; i++ {
-		a := cache.StepArgs{Identity: id, Job: job, Key: keys[i], To: cuts[i], Keep: i == len(cuts)-1 || d.Keep != nil && d.Keep(i)}
-		if i > 0 {
-			a.Parent, a.From = keys[i-1], cuts[i-1]
-		}
-		a.Tokens, a.Regions = d.Tokens[a.From:a.To], State(d.Tokens[:a.To])
-		a.Probe = cache.Probe{Top: []cache.TopLogit{{ID: int32(i), Logit: float32(a.To) / 7}}, Next: d.Tokens[a.To-1], Draft: -1}
-		node, err := d.put(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.Space.DropRolling(ctx, job, &node); err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, node)
-	}
-	return nodes, nil
+	a.Tokens, a.Regions = d.Tokens[a.From:a.To], State(d.Tokens[:a.To])
+	a.Probe = cache.Probe{Top: []cache.TopLogit{{ID: int32(i), Logit: float32(a.To) / 7}}, Next: d.Tokens[a.To-1], Draft: -1}
+	return a
 }
 
 // put stores one cell.
@@ -153,20 +164,38 @@ func (d *Document) put(ctx context.Context, a cache.StepArgs) (cache.Node, error
 	return node, errors.Join(err, step.Close())
 }
 
-// Read stores the whole document and a handle for it.
+// Read stores the whole document and a handle for it: with the last cell, where that is not stored yet.
 func (d *Document) Read(ctx context.Context) (cache.Digest, cache.Manifest, error) {
-	nodes, err := d.Steps(ctx, -1)
+	all := len(d.cuts())
+	nodes, err := d.deepest(ctx, all)
+	if err == nil && len(nodes) < all {
+		first := all - 1
+		if d.Spooled {
+			first = all
+		}
+		nodes, err = d.Steps(ctx, first)
+	}
 	if err != nil {
 		return cache.Digest{}, cache.Manifest{}, err
 	}
-	m, h, err := d.Space.PutSnapshot(ctx, d.Identity(), nodes, func(_ cache.Manifest, digest cache.Digest) cache.Handle {
-		h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.Identity().Model, Tokens: len(d.Tokens), Tenant: d.Space.TenantName()}
-		if d.TTL > 0 {
-			h.Expires = d.Begin.Add(d.TTL).UTC()
-		}
-		return h
-	})
-	return cache.Sum(h.Encode()), m, err
+	if len(nodes) == all {
+		m, h, err := d.Space.PutSnapshot(ctx, d.Identity(), nodes, d.handle)
+		return cache.Sum(h.Encode()), m, err
+	}
+	l, err := d.Space.PutLast(ctx, d.args(all-1), nodes, d.handle)
+	if err == nil {
+		err = d.Space.DropRolling(ctx, d.job(), &l.Node)
+	}
+	return cache.Sum(l.Handle.Encode()), l.Manifest, err
+}
+
+// handle is the document's handle for a manifest.
+func (d *Document) handle(_ cache.Manifest, digest cache.Digest) cache.Handle {
+	h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.Identity().Model, Tokens: len(d.Tokens), Tenant: d.Space.TenantName()}
+	if d.TTL > 0 {
+		h.Expires = d.Begin.Add(d.TTL).UTC()
+	}
+	return h
 }
 
 // Check restores a stored handle and holds it against the toy's state after the tokens.

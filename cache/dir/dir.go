@@ -11,14 +11,16 @@
 //  3. No name and no symbolic link leads out of the folder.
 //
 // Objects that are put together (cache.Joint) would wait for the disk several times: for the bytes, for the names of those that
-// others name, for theirs. A log has it wait for the bytes and once more. Each open store has one, a file of the folder "log~"
-// that it holds a lock on, beside the staged files. One record says of all objects which name each gets, in order, and holds the
-// bytes of the small ones; when that is on the disk, the names are made and nothing waits. Half a second later the store
-// settles: bytes and names are synced, the log says so, and only then do the staged files go. What makes that safe:
+// others name, for theirs. A log has it wait once where there are few bytes, and else for the bytes and once more. Each open
+// store has one, a file of the folder "log~" that it holds a lock on, beside the staged files. One record says of all objects
+// which name each gets, in order, and holds the bytes of the small ones; when that is on the disk, the names are made and
+// nothing waits. Half a second later the store settles: bytes and names are synced, the log says so, and only then do the
+// staged files go. What makes that safe:
 //
-//   - A record is written when the bytes that it does not hold are durable, and nobody sees a name before the record is.
-//     Whenever the power goes, the names follow from the log alone; a record that is torn has a digest that is none, and its
-//     put has not returned.
+//   - Nobody sees a name before the record and the bytes that it names are durable. Whenever the power goes, the names follow
+//     from the log alone; a record that is torn has a digest that is none, and its put has not returned.
+//   - Bytes that are synced beside the record have their digest in it. Where a file is not there or not whole, its put has not
+//     returned either, and neither that object nor one behind it in the record gets a name.
 //   - Open carries out the logs whose lock is free, whose stores are dead, before it does anything else, and Delete does. Both
 //     give each name again in the order of the record, replace a small object that a power cut tore (its beginning, and nothing
 //     or zeros behind it) and nothing else, sync all, and remove the log last. So it may end at any point and begin again.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"lector/cache"
 	"lector/cache/disk"
 )
@@ -103,15 +105,17 @@ func (s *Store) isAt(f disk.File, name string) bool {
 	return err == nil && os.SameFile(there, own)
 }
 
-// append makes a record durable. j.mu is held.
-func (j *journal) append(r record) error {
+// append makes a record durable, and whatever else beside it does. j.mu is held.
+func (j *journal) append(r record, beside func() error) error {
 	b, err := r.line()
 	if err != nil {
 		return err
 	}
 	j.size += len(b)
 	if _, err = j.file.Write(b); err == nil {
-		err = j.file.Sync()
+		var g errgroup.Group
+		g.Go(beside)
+		err = errors.Join(j.file.Sync(), g.Wait())
 	}
 	if err != nil {
 		j.broken = true
@@ -124,6 +128,9 @@ func (j *journal) append(r record) error {
 // again. settle does that later.
 func (b *batch) PutAll(ctx context.Context, names []cache.Naming) error {
 	if b.store.options.Unsynced {
+		if err := b.Sync(ctx); err != nil {
+			return err
+		}
 		for _, n := range names {
 			if err := n.Staged.Put(ctx, n.Name, cache.IfAbsent); err != nil {
 				return err
@@ -137,7 +144,10 @@ func (b *batch) PutAll(ctx context.Context, names []cache.Naming) error {
 	if b.log == "" {
 		return errors.ErrUnsupported
 	}
-	r, err := b.record(ctx, names)
+	r, joint, err := b.record(ctx, names)
+	if err == nil && !(joint && b.fewBytes()) {
+		err = b.Sync(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,7 +160,7 @@ func (b *batch) PutAll(ctx context.Context, names []cache.Naming) error {
 	if j.id != b.log { // there is none, or the one that the batch began with has failed: its files are no other's
 		return errors.ErrUnsupported
 	}
-	if err := j.append(r); err != nil {
+	if err := j.append(r, b.syncJoint); err != nil {
 		return err
 	}
 	if j.timer == nil {
@@ -169,33 +179,28 @@ func (b *batch) PutAll(ctx context.Context, names []cache.Naming) error {
 	return nil
 }
 
-// record describes objects that are staged and whose names are free.
-func (b *batch) record(ctx context.Context, names []cache.Naming) (record, error) {
-	r := record{Version: logVersion}
+// record describes objects that are staged and whose names are free. It says whether files need not be durable before it is.
+func (b *batch) record(ctx context.Context, names []cache.Naming) (r record, joint bool, err error) {
+	r, joint = record{Version: logVersion}, true
 	for _, n := range names {
 		file, err := place(n.Name)
 		if err != nil {
-			return r, err
+			return r, false, err
 		}
 		t, ok := n.Staged.(staged)
 		if !ok || t.batch != b {
-			return r, fmt.Errorf("put %s: it is not of this batch: %w", n.Name, errors.ErrUnsupported)
-		}
-		if err := t.ready(n.Name); err != nil {
-			return r, err
+			return r, false, fmt.Errorf("put %s: it is not of this batch: %w", n.Name, errors.ErrUnsupported)
 		}
 		if _, err := b.store.lookup(ctx, n.Name, file); !errors.Is(err, cache.ErrNotFound) {
 			if err == nil {
 				err = fmt.Errorf("put %s: %w", n.Name, cache.ErrExists)
 			}
-			return r, err
+			return r, false, err
 		}
-		r.Objects = append(r.Objects, entry{Name: n.Name, File: path.Base(t.temp.name), Bytes: t.temp.bytes})
-		if t.temp.bytes != nil {
-			r.Objects[len(r.Objects)-1].File = ""
-		}
+		e, alone := t.entry(n)
+		r.Objects, joint = append(r.Objects, e), joint && alone
 	}
-	return r, nil
+	return r, joint, nil
 }
 
 // handOver leaves the files of objects that the log names to the log, whose lock is held.
@@ -261,7 +266,7 @@ func (s *Store) settle() error {
 		j.broken = true
 		return fmt.Errorf("sync what the log names: %w", explain(err))
 	}
-	if err := j.append(record{Version: logVersion}); err != nil {
+	if err := j.append(record{Version: logVersion}, func() error { return nil }); err != nil {
 		return err
 	}
 	var errs []error

@@ -13,16 +13,18 @@ import (
 const logFolder = "log~"
 
 const (
-	logVersion  = 1
+	logVersion  = 2 // 2: Sum
 	inlineBytes = 256 << 10
 	logBytes    = 4 << 20         // from then on an empty log is begun anew
 	logTime     = time.Second / 2 // how long names may be durable in the log alone
+	jointBytes  = 16 << 20        // files of no more are synced beside the record that names them
 )
 
 // entry is one object of a record: its bytes, or which file of the log's has them.
 type entry struct {
 	Name  string `json:"name"`
 	File  string `json:"file,omitempty"` // in logFolder
+	Sum   string `json:"sum,omitempty"`  // SHA-256 of the file, which may not be durable where the record is; "": it is
 	Bytes []byte `json:"bytes,omitempty"`
 }
 
@@ -50,7 +52,7 @@ func records(b []byte) (out []record, err error) {
 			return out, nil // its PutAll did not return
 		}
 		var r record
-		if err := json.Unmarshal(body, &r); err != nil || r.Version != logVersion {
+		if err := json.Unmarshal(body, &r); err != nil || r.Version < 1 || r.Version > logVersion {
 			return nil, fmt.Errorf("it has a record of version %d, and this lector knows version %d: use a newer lector", r.Version, logVersion)
 		}
 		if out = append(out, r); len(r.Objects) == 0 {

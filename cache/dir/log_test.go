@@ -22,8 +22,14 @@ const (
 
 var bodies = map[string]string{large: strings.Repeat("rows ", 100), small: "a node"}
 
-// logged puts two objects at once, one of them a file of the log. The store is left as it is then.
+// logged puts two objects at once, one of them a file of the log that is synced before. The store is left as it is then.
 func logged(t *testing.T, s *dir.Store) {
+	t.Helper()
+	putBoth(t, s, true)
+}
+
+// putBoth puts two objects at once, one of them a file of the log: synced before, or beside the record.
+func putBoth(t *testing.T, s *dir.Store, before bool) {
 	t.Helper()
 	s.InlineBytes(10)
 	s.SettleLate()
@@ -37,9 +43,14 @@ func logged(t *testing.T, s *dir.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, cache.Naming{Staged: staged, Name: name})
+		names = append(names, cache.Naming{Staged: staged, Name: name, Digest: cache.Sum([]byte(bodies[name]))})
 	}
-	if err := errors.Join(batch.Sync(t.Context()), batch.(cache.Joint).PutAll(t.Context(), names), batch.Close()); err != nil {
+	if before {
+		if err := batch.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(batch.(cache.Joint).PutAll(t.Context(), names), batch.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -47,8 +58,14 @@ func logged(t *testing.T, s *dir.Store) {
 // dead is a folder in which a store has died just after logged.
 func dead(t *testing.T) string {
 	t.Helper()
+	return deadAfter(t, true)
+}
+
+// deadAfter is a folder in which a store has died just after putBoth.
+func deadAfter(t *testing.T, before bool) string {
+	t.Helper()
 	root := t.TempDir()
-	logged(t, open(t, root))
+	putBoth(t, open(t, root), before)
 	out := t.TempDir()
 	if err := os.CopyFS(out, os.DirFS(root)); err != nil {
 		t.Fatal(err)
@@ -101,6 +118,46 @@ func TestLogGivesNamesAgain(t *testing.T) {
 			}
 			s := open(t, root)
 			holdsBoth(t, s)
+			if left := logs(t, root); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// A record that reached the disk before the file that it names counts only where the file did, too: else none of its objects
+// has a name.
+func TestRecordBesideItsFile(t *testing.T) {
+	for what, lost := range map[string]func(file string) error{
+		"nothing":      nil,
+		"the file":     os.Remove,
+		"its bytes":    func(file string) error { return os.Truncate(file, 0) },
+		"its end":      func(file string) error { return os.Truncate(file, int64(len(bodies[large])-1)) },
+		"a page of it": func(file string) error { return os.WriteFile(file, make([]byte, len(bodies[large])), 0o600) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			root := deadAfter(t, false)
+			files, err := filepath.Glob(filepath.Join(root, "log~", "*.*"))
+			if err != nil || len(files) == 0 {
+				t.Fatal(files, err)
+			}
+			for _, file := range files {
+				if b, err := os.ReadFile(file); err != nil || string(b) != bodies[large] {
+					continue // the small one's
+				}
+				if lost != nil {
+					err = lost(file)
+				}
+			}
+			if err := errors.Join(err, os.RemoveAll(filepath.Join(root, "t"))); err != nil { // names come last
+				t.Fatal(err)
+			}
+			s := open(t, root)
+			if lost == nil {
+				holdsBoth(t, s)
+			} else if got := listed(t, s, ""); len(got) != 0 {
+				t.Errorf("found: %v", got)
+			}
 			if left := logs(t, root); len(left) != 0 {
 				t.Errorf("left: %v", left)
 			}
@@ -263,7 +320,7 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	settled := `{"version":1,"objects":null}`
-	newer := `{"version":2}`
+	newer := `{"version":3}`
 	if names, err := dir.Records(append(slices.Clone(log), line(settled)...)); err != nil || len(names) != 0 {
 		t.Errorf("settled: %v, %v", names, err)
 	}
@@ -279,7 +336,8 @@ func line(body string) string { return cache.Sum([]byte(body)).String() + " " + 
 func FuzzRecords(f *testing.F) {
 	for _, body := range []string{
 		`{"version":1,"objects":[{"name":"t/blobs/a","file":"x.y"},{"name":"t/handles/a","bytes":"aGFuZGxl"}]}`,
-		`{"version":1,"objects":[]}`, `{"version":2,"objects":null}`, `{"version":1,"objects":[{"name":7}]}`,
+		`{"version":2,"objects":[{"name":"t/blobs/a","file":"x.y","sum":"00"}]}`,
+		`{"version":1,"objects":[]}`, `{"version":3,"objects":null}`, `{"version":1,"objects":[{"name":7}]}`,
 	} {
 		f.Add([]byte(line(body)))
 		f.Add([]byte(line(body) + line(body)))

@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -101,9 +103,31 @@ func (s *Store) replay(id string) (alive bool, err error) {
 	return false, err
 }
 
+// whole says whether a file has the bytes of a digest, and makes them durable if so.
+func (s *Store) whole(file, sum string) (_ bool, err error) {
+	f, err := s.root.OpenFile(file, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil || hex.EncodeToString(h.Sum(nil)) != sum {
+		return false, err
+	}
+	return true, f.Sync()
+}
+
 // again names an object that a log names, unless it is there whole. It says whether the bytes are gone: then the record is of
 // a PutAll that has failed, and what follows depends on them.
 func (s *Store) again(e entry) (gone bool, err error) {
+	if e.Sum != "" {
+		if whole, err := s.whole(path.Join(logFolder, e.File), e.Sum); err != nil || !whole {
+			return true, err
+		}
+	}
 	err = s.nameFromLog(e)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && e.File != "":

@@ -54,8 +54,9 @@ type batch struct {
 
 // temp is one of them, or a small object in memory.
 type temp struct {
-	name   string    // of the file; "": none
-	bytes  []byte    // where there is no file
+	name   string // of the file; "": none
+	bytes  []byte // where there is no file
+	size   int64
 	file   disk.File // nil when it is synced
 	synced bool
 	kept   bool // the log keeps the file
@@ -84,14 +85,14 @@ func (b *batch) keep(ctx context.Context, body io.ReadSeeker, size int64) (*temp
 	if size <= b.store.inline {
 		var buf bytes.Buffer
 		err := cache.CopyExactly(ctx, &buf, body, size)
-		return &temp{bytes: append([]byte{}, buf.Bytes()...)}, err
+		return &temp{bytes: append([]byte{}, buf.Bytes()...), size: size}, err
 	}
 	name := path.Join(tempFolder, rand.Text())
 	if b.log != "" {
 		name = path.Join(logFolder, b.log+"."+rand.Text())
 	}
 	f, err := b.store.beginTemp(ctx, name, body, size)
-	return &temp{name: name, file: f}, err
+	return &temp{name: name, file: f, size: size}, err
 }
 
 var errClosed = errors.New("the batch is closed")
@@ -142,6 +143,28 @@ func (b *batch) sync() (written bool, err error) {
 		t.file, t.synced = nil, true
 	}
 	return len(files) > 0, nil
+}
+
+// syncJoint is sync beside a record of the log, whose lock is held.
+func (b *batch) syncJoint() error {
+	written, err := b.sync()
+	if written && err == nil {
+		b.store.journal.known = true
+	}
+	return err
+}
+
+// fewBytes says whether what is to be synced takes so little that others who put meanwhile may wait for it.
+func (b *batch) fewBytes() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := int64(0)
+	for _, t := range b.temps {
+		if !t.synced {
+			n += t.size
+		}
+	}
+	return n <= jointBytes
 }
 
 // Close implements cache.Batch.
@@ -210,6 +233,20 @@ func (t staged) Put(ctx context.Context, name string, how cache.PutMode) error {
 	}
 	err := store.name(ctx, again, name, how)
 	return errors.Join(err, store.forget(again)) // it stays where the name was a link to the same file already
+}
+
+// entry describes the object for a record. It says whether that is enough where the record is durable and the file is not.
+func (t staged) entry(n cache.Naming) (e entry, joint bool) {
+	if e = (entry{Name: n.Name, Bytes: t.temp.bytes}); t.temp.bytes != nil {
+		return e, true
+	}
+	e.File = path.Base(t.temp.name)
+	t.batch.mu.Lock()
+	defer t.batch.mu.Unlock()
+	if joint = t.temp.synced; !joint && n.Digest != (cache.Digest{}) {
+		e.Sum, joint = n.Digest.String(), true
+	}
+	return e, joint
 }
 
 // ready refuses an object that was not synced.

@@ -48,27 +48,26 @@ func (t *storedState) save(ctx context.Context, seq engine.Sequence, probe engin
 			return err
 		}
 		id, n := t.identity, len(t.tokens)
-		node, _, err := t.space.PutStep(ctx, cache.StepArgs{
+		last, err := t.space.PutLast(ctx, cache.StepArgs{
 			Identity: id, Key: cache.Keys(id.Producer, t.tokens, []int{n})[0], To: n, Tokens: t.tokens,
 			Regions: cacheRegions(regions), Probe: cacheProbe(probe), Keep: true,
-		})
-		if err != nil {
-			return err
-		}
-		m, _, err := t.space.PutSnapshot(ctx, id, []cache.Node{node}, t.handleIn(t.space))
+		}, nil, t.handleIn(t.space))
 		for i := range t.rows {
-			t.rows[i].Bytes = m.Bytes
+			t.rows[i].Bytes = last.Manifest.Bytes
 		}
 		return err
 	})
 }
 
 // handleIn makes handles of a space.
-func (t *storedState) handleIn(space *cache.Space) func(cache.Manifest, cache.Digest) cache.Handle {
+func (t *storedState) handleIn(space *cache.Space) cache.Handler {
 	return func(m cache.Manifest, d cache.Digest) cache.Handle {
 		return cache.Handle{Version: cache.HandleVersion, Manifest: d, Model: t.identity.Model, Tokens: m.Tokens, Tenant: space.TenantName()}
 	}
 }
+
+// benchJob is whose the rolling states are.
+const benchJob = "bench"
 
 // saveCells stores the state as an ingest does, cell by cell. The clock runs for the last one and the handle alone: a store
 // that keeps up has those before by the time that the last token is read. Their recurrent states are lost by then, and the
@@ -82,30 +81,30 @@ func (t *storedState) saveCells(ctx context.Context, seq engine.Sequence, probe 
 	ends := cache.Boundaries(len(t.tokens), id.Grid)
 	keys := cache.Keys(id.Producer, t.tokens, ends)
 	var nodes []cache.Node
-	put := func(i int) error {
-		a := cache.StepArgs{Identity: id, Job: "bench", Key: keys[i], To: ends[i], Regions: regionsAt(whole, ends[i]), Probe: cacheProbe(probe), Keep: i == len(ends)-1}
+	args := func(i int) cache.StepArgs {
+		a := cache.StepArgs{Identity: id, Job: benchJob, Key: keys[i], To: ends[i], Regions: regionsAt(whole, ends[i]), Probe: cacheProbe(probe), Keep: i == len(ends)-1}
 		if i > 0 {
 			a.Parent, a.From = keys[i-1], ends[i-1]
 		}
 		a.Tokens = t.tokens[a.From:a.To]
-		node, _, err := t.cells.PutStep(ctx, a)
+		return a
+	}
+	for i := range len(ends) - 1 {
+		node, _, err := t.cells.PutStep(ctx, args(i))
+		if err == nil {
+			err = t.cells.DropRolling(ctx, benchJob, &node)
+		}
 		if err != nil {
 			return err
 		}
 		nodes = append(nodes, node)
-		return t.cells.DropRolling(ctx, a.Job, &node)
-	}
-	for i := range len(ends) - 1 {
-		if err := put(i); err != nil {
-			return err
-		}
 	}
 	return t.timed(rowLast, func() error {
-		if err := put(len(ends) - 1); err != nil {
-			return err
+		last, err := t.cells.PutLast(ctx, args(len(ends)-1), nodes, t.handleIn(t.cells))
+		if err == nil {
+			err = t.cells.DropRolling(ctx, benchJob, &last.Node)
 		}
-		_, h, err := t.cells.PutSnapshot(ctx, id, nodes, t.handleIn(t.cells))
-		t.handle = cache.Sum(h.Encode())
+		t.handle = cache.Sum(last.Handle.Encode())
 		return err
 	})
 }
