@@ -33,7 +33,7 @@ func Lacks(class string) string {
 	case class == AMX && !amx.Here():
 		return "tile registers (AMX)"
 	case class == BFP && !bfp.Here():
-		return "instructions for sums of bytes (AVX-512 VNNI)"
+		return "instructions for sums of bytes (AVX-512 VNNI, or AVX2 with FMA)"
 	}
 	return ""
 }

@@ -30,8 +30,9 @@ var (
 	Narrow = func(b *Backend, v int) *Backend {
 		b.vector, b.chains = min(vector(v), widest()), fma.Sets()[min(v, len(fma.Sets())-1)]
 		if v < Widest() {
-			b.tiles, b.integers = amx.Plain, bfp.Plain
+			b.tiles = amx.Plain
 		}
+		b.integers = bfp.Sets()[min(v, len(bfp.Sets())-1)]
 		return b
 	}
 	// Widest is the largest kernel set of this processor; sets count from 0, plain Go.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"lector/engine/cpu/bfp"
@@ -101,27 +102,33 @@ func shapes() []shape {
 	return list
 }
 
-// here skips where there is nothing to hold against plain Go.
-func here(t *testing.T) {
-	if !bfp.Here() {
-		t.Skip("no such device here: a processor with AVX-512 VNNI")
+// eachSet runs f on every set of kernels, and skips those that this processor lacks.
+func eachSet(t *testing.T, f func(t *testing.T, set bfp.Set)) {
+	for _, set := range []bfp.Set{bfp.AVX2, bfp.VNNI} {
+		t.Run(set.String(), func(t *testing.T) {
+			if !slices.Contains(bfp.Sets(), set) {
+				t.Skip("no such device here: a processor with " + set.String())
+			}
+			f(t, set)
+		})
 	}
 }
 
-// TestSame holds VNNI to the bits of plain Go, with weights as stored and in tiles.
-func TestSame(t *testing.T) {
-	here(t)
+// TestSame holds the kernels to the bits of plain Go, with weights as stored and in tiles.
+func TestSame(t *testing.T) { eachSet(t, isPlain) }
+
+func isPlain(t *testing.T, set bfp.Set) {
 	for i, c := range shapes() {
 		for _, side := range []ops.Format{ops.BF16, ops.F32} {
 			t.Run(fmt.Sprint(c, side), func(t *testing.T) {
 				s := newSource(uint64(i))
 				m, x := s.matrix(c.out, c.in, c.bits, c.group, side), s.rows(c.rows, c.in)
 				want := product(bfp.Plain, x, c.rows, &m)
-				same(t, "as stored", product(bfp.VNNI, x, c.rows, &m), want, c.out)
+				same(t, "as stored", product(set, x, c.rows, &m), want, c.out)
 				for _, across := range []int{16, 64} {
 					if c.out%across == 0 {
 						tiled := tiles(m, across)
-						same(t, fmt.Sprint("in tiles of ", across), product(bfp.VNNI, x, c.rows, &tiled), want, c.out)
+						same(t, fmt.Sprint("in tiles of ", across), product(set, x, c.rows, &tiled), want, c.out)
 					}
 				}
 			})
@@ -137,23 +144,24 @@ func tiles(m ops.Matrix, across int) ops.Matrix {
 }
 
 // TestFew holds the kernels for few rows to those for many.
-func TestFew(t *testing.T) {
-	here(t)
+func TestFew(t *testing.T) { eachSet(t, isMany) }
+
+func isMany(t *testing.T, set bfp.Set) {
 	for _, bits := range []int{4, 6, 8} {
 		for _, group := range []int{32, 64, 128} {
 			s := newSource(uint64(bits + group))
 			m := s.matrix(192, 384, bits, group, ops.BF16)
 			tiled := tiles(m, bfp.FewOutputs)
-			if !bfp.VNNI.SuitsFew(&tiled) {
+			if !set.SuitsFew(&tiled) {
 				t.Fatalf("SuitsFew refuses %d bits", bits)
 			}
 			for n := 1; n <= bfp.FewRows; n++ {
 				x := s.rows(n, m.In)
 				var p bfp.Packed
-				bfp.VNNI.Pack(&p, n, rowsOf(x), &m)
+				set.Pack(&p, n, rowsOf(x), &m)
 				got := make([]float32, n*m.Out)
-				bfp.VNNI.Few(fma.Rows{Data: got, Step: m.Out}, &p, n, fma.Outputs{Matrix: &tiled, N: m.Out})
-				same(t, fmt.Sprintf("%d rows, %d bits, groups of %d", n, bits, group), got, product(bfp.VNNI, x, n, &m), m.Out)
+				set.Few(fma.Rows{Data: got, Step: m.Out}, &p, n, fma.Outputs{Matrix: &tiled, N: m.Out})
+				same(t, fmt.Sprintf("%d rows, %d bits, groups of %d", n, bits, group), got, product(set, x, n, &m), m.Out)
 			}
 		}
 	}
@@ -285,6 +293,9 @@ func BenchmarkFew(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprint("chains", n), func(b *testing.B) {
+			if !fma.Widest().SuitsFew(&m) {
+				b.Skip("no such device here: a processor with AVX-512")
+			}
 			b.SetBytes(bytes)
 			for b.Loop() {
 				fma.Widest().FewTiles(y, x, n, fma.Outputs{Matrix: &m, N: m.Out})

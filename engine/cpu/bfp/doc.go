@@ -1,6 +1,6 @@
 // Package bfp computes products of float32 rows with affine weights in integers, which processors with AVX-512 VNNI
-// multiply and add four at a time. It is the arithmetic of the numeric class "cpu-bfp24" of package cpu, which says what else
-// the class is made of.
+// multiply and add four at a time, and those with AVX2 in pairs. It is the arithmetic of the numeric class "cpu-bfp24" of
+// package cpu, which says what else the class is made of.
 //
 // Rows are in block floating point: the inputs of a group, that of the weights, are whole numbers of one unit, a power of two.
 // Codes are whole numbers as they are. So the sum of a group's products is exact in any order, and is rounded once.
@@ -16,9 +16,9 @@
 //
 // A group with an infinity or a NaN gives NaN.
 //
-// What the package promises: the same bits from VNNI and from plain Go; a row's result does not depend on the rows beside it. It
-// is used where Here says that the processor has VNNI; plain Go is there to compare with, and hundreds of times slower. Nothing
-// here starts a goroutine or keeps what it is given.
+// What the package promises: the same bits from VNNI, from AVX2 and from plain Go; a row's result does not depend on the rows beside
+// it. It is used where Here says that the processor has kernels; plain Go is there to compare with, and hundreds of times slower.
+// Nothing here starts a goroutine or keeps what it is given.
 //
 // Start reading at Set.Multiply.
 package bfp

@@ -14,7 +14,7 @@ const (
 
 // SuitsFew says that Few knows weights of this kind, which Suits: in tiles of 64 outputs.
 func (s Set) SuitsFew(m *ops.Matrix) bool {
-	return s == VNNI && m.Tiled == FewOutputs && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Side == ops.BF16
+	return s != Plain && m.Tiled == FewOutputs && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Side == ops.BF16
 }
 
 // Few sets c[r, j] to the products of the first `rows` <= FewRows rows of x and the outputs of w, any number of whole tiles of its

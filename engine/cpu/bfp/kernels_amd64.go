@@ -120,3 +120,111 @@ func few512x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //
 //go:noescape
 func few512x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+
+// split256 is split512 for processors without AVX-512: group is a multiple of 16.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func split256(to *byte, x *float32, order *byte, group int, groups int)
+
+// spread256x2 brings codes of 2 bits of 16 outputs into bytes: panel [*, 32, 4], of which the first 16. words are theirs, [*, step], 1 words for 16 inputs.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func spread256x2(panel *byte, words *float32, step int, periods int)
+
+// spread256x3 brings codes of 3 bits of 16 outputs into bytes: panel [*, 32, 4], of which the first 16. words are theirs, [*, step], 3 words for 32 inputs.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func spread256x3(panel *byte, words *float32, step int, periods int)
+
+// spread256x4 brings codes of 4 bits of 16 outputs into bytes: panel [*, 32, 4], of which the first 16. words are theirs, [*, step], 1 words for 8 inputs.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func spread256x4(panel *byte, words *float32, step int, periods int)
+
+// spread256x6 brings codes of 6 bits of 16 outputs into bytes: panel [*, 32, 4], of which the first 16. words are theirs, [*, step], 3 words for 16 inputs.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func spread256x6(panel *byte, words *float32, step int, periods int)
+
+// spread256x8 brings codes of 8 bits of 16 outputs into bytes: panel [*, 32, 4], of which the first 16. words are theirs, [*, step], 1 words for 4 inputs.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func spread256x8(panel *byte, words *float32, step int, periods int)
+
+// product256x4x2 sets c to the products of 2 packed rows and 32 outputs, [2, 32]. Their codes, of at most 4 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x4x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x4x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 1 words for 8 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
+
+// product256x4x1 sets c to the products of 1 packed rows and 32 outputs, [1, 32]. Their codes, of at most 4 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x4x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x4x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 1 words for 8 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
+
+// product256x6x2 sets c to the products of 2 packed rows and 32 outputs, [2, 32]. Their codes, of at most 6 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x6x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x6x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 3 words for 16 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
+
+// product256x6x1 sets c to the products of 1 packed rows and 32 outputs, [1, 32]. Their codes, of at most 6 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x6x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x6x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 3 words for 16 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
+
+// product256x8x2 sets c to the products of 2 packed rows and 32 outputs, [2, 32]. Their codes, of at most 8 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x8x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x8x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 1 words for 4 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
+
+// product256x8x1 sets c to the products of 1 packed rows and 32 outputs, [1, 32]. Their codes, of at most 8 bits, are panel [groups, group/4, 32, 4],
+// their scales and biases sides [groups, 2, 32]. group is a multiple of 32. It needs AVX2 and FMA.
+//
+//go:noescape
+func product256x8x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
+
+// few256x8x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 1 words for 4 inputs;
+// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func few256x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)

@@ -12,6 +12,7 @@ const Outputs = fma.Lanes
 type Panel struct {
 	codes  []byte    // [groups, group/4, 32, 4]
 	sides  []float32 // [groups, 2, 32]
+	bits   int       // of a code
 	floats []float32
 	temp   fma.Temp
 	ragged [together * Outputs]float32 // products, where there are fewer outputs than the kernels write
@@ -19,7 +20,7 @@ type Panel struct {
 
 // Unpack brings n <= 32 outputs of m, which Suits, into the panel, from output o on.
 func (s Set) Unpack(w *Panel, m *ops.Matrix, o, n int) {
-	w.codes = fma.Grow(&w.codes, m.In*Outputs)
+	w.codes, w.bits = fma.Grow(&w.codes, m.In*Outputs), m.Bits
 	w.sides = fma.Grow(&w.sides, (m.In/m.Group+fma.Lanes/2)*2*Outputs)
 	s.chains().Sides(w.sides, m, fma.Part{Row: o, N: n, K: m.In}, &w.temp)
 	for from := 0; from < n; from += fma.Lanes / 2 {
@@ -30,7 +31,7 @@ func (s Set) Unpack(w *Panel, m *ops.Matrix, o, n int) {
 // unpackHalf unpacks up to 16 outputs to the columns from one on.
 func (s Set) unpackHalf(w *Panel, m *ops.Matrix, p fma.Part, column int) {
 	to := w.codes[4*column:]
-	if s == VNNI {
+	if s != Plain {
 		if words := s.chains().Words(m, p, &w.temp); words.Data != nil {
 			s.spread(to, words, m)
 			return

@@ -12,23 +12,27 @@ type Set uint8
 
 const (
 	Plain Set = iota // Go
-	VNNI             // AVX-512 VNNI, where Here
+	AVX2             // pairs of products in 16 bits, with FMA
+	VNNI             // AVX-512 VNNI
 )
 
-// Widest is VNNI where the processor has it.
+func (s Set) String() string { return [...]string{"plain", "avx2", "vnni"}[s] }
+
+// Widest is the fastest of Sets.
 func Widest() Set {
-	if Here() {
-		return VNNI
-	}
-	return Plain
+	sets := Sets()
+	return sets[len(sets)-1]
 }
+
+// Here says that this processor has kernels.
+func Here() bool { return Widest() != Plain }
 
 // chains is who unpacks.
 func (s Set) chains() fma.Set {
-	if s == VNNI {
-		return fma.Widest()
+	if s == Plain {
+		return fma.Plain
 	}
-	return fma.Plain
+	return fma.Widest()
 }
 
 const (

@@ -7,8 +7,8 @@ import (
 	"lector/engine/ops"
 )
 
-// Here says that this processor has AVX-512 VNNI.
-func Here() bool { return false }
+// Sets are those that this processor can run.
+func Sets() []Set { return []Set{Plain} }
 
 func (s Set) split(to []byte, x []float32, order *[16]byte, group int) {
 	splitPlain(to, x, order, group)

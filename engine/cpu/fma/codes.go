@@ -31,7 +31,7 @@ func (p Part) half(from int) Part { return Part{p.Row + from, min(half, p.N-from
 
 // wordwise says that the kernels read a part of m, which SuitsCodes.
 func (s Set) wordwise(m *ops.Matrix, p Part) bool {
-	return s == AVX512 && !(m.Tiled > 0 && p.Row%half != 0)
+	return (s == AVX512 || s == AVX2) && !(m.Tiled > 0 && p.Row%half != 0)
 }
 
 // Words are the codes of up to 16 outputs as their matrix stores them, 32 bits at a time: [words, 16]. None where there are no

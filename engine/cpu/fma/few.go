@@ -13,9 +13,11 @@ const (
 )
 
 // SuitsFew says that Few knows weights of this kind.
-func (s Set) SuitsFew(m *ops.Matrix) bool {
-	return s == AVX512 && m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 &&
-		m.Group*m.Bits/32 <= fewWords && whole(m)
+func (s Set) SuitsFew(m *ops.Matrix) bool { return s == AVX512 && fewCodes(m) }
+
+// fewCodes says that weights are of a kind that kernels for few rows know.
+func fewCodes(m *ops.Matrix) bool {
+	return m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 && m.Group*m.Bits/32 <= fewWords && whole(m)
 }
 
 // SuitsUpper says that Few knows the tiles (Tile) of weights of this kind, which are in bf16.

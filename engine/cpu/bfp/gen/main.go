@@ -26,7 +26,21 @@ func main() {
 			few(bits, rows)
 		}
 	}
+	forAVX2(newNarrow())
 	Generate()
+}
+
+func forAVX2(n *narrow) {
+	n.split()
+	for _, bits := range []int{2, 3, 4, 6, 8} {
+		n.spread(bits)
+	}
+	for _, bits := range []int{4, 6, 8} {
+		for _, rows := range []int{2, 1} {
+			n.product(bits, rows)
+			n.few(bits, rows)
+		}
+	}
 }
 
 const (

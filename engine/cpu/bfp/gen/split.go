@@ -26,7 +26,11 @@ func split() {
 	ADDQ(Imm(16), left)
 	CMPQ(left, group)
 	JB(LabelRef("largest"))
-	unit, scale := units(reduced(VPMAXUD, largest))
+	unit, scale := units(reduced(VPMAXUD, largest), func(v GPVirtual) VecVirtual {
+		to := ZMM()
+		VPBROADCASTD(v, to)
+		return to
+	})
 	total := ZMM()
 	zero(total)
 	XORQ(left, left)
@@ -61,7 +65,7 @@ func split() {
 }
 
 // units are the unit of a group, by the bits of its largest magnitude, and a register of how many units are in one.
-func units(largest VecVirtual) (unit GPVirtual, scale VecVirtual) {
+func units(largest VecVirtual, everywhere func(GPVirtual) VecVirtual) (unit GPVirtual, scale VecVirtual) {
 	exponent, least, none := GP32(), GP32(), GP32()
 	VMOVD(largest, exponent)
 	SHRL(Imm(23), exponent)
@@ -72,8 +76,7 @@ func units(largest VecVirtual) (unit GPVirtual, scale VecVirtual) {
 	MOVL(U32(275), up)
 	SUBL(exponent, up)
 	SHLL(Imm(23), up)
-	scale = ZMM()
-	VPBROADCASTD(up, scale)
+	scale = everywhere(up)
 	MOVL(exponent, unit)
 	SUBL(Imm(21), unit)
 	SHLL(Imm(23), unit)
@@ -99,9 +102,14 @@ func reduced(with func(...Op), v VecVirtual) VecVirtual {
 	upper := YMM()
 	VEXTRACTI64X4(Imm(1), v, upper)
 	with(upper, v.AsY(), upper)
+	return reduced256(with, upper)
+}
+
+// reduced256 is reduced of half a register.
+func reduced256(with func(...Op), v VecVirtual) VecVirtual {
 	low, other := XMM(), XMM()
-	VEXTRACTI128(Imm(1), upper, low)
-	with(upper.AsX(), low, low)
+	VEXTRACTI128(Imm(1), v, low)
+	with(v.AsX(), low, low)
 	for _, by := range []uint64{0x4e, 0xb1} {
 		VPSHUFD(Imm(by), low, other)
 		with(other, low, low)
