@@ -21,7 +21,17 @@ func fewCodes(m *ops.Matrix) bool {
 }
 
 // SuitsUpper says that Few knows the tiles (Tile) of weights of this kind, which are in bf16.
-func (s Set) SuitsUpper(m *ops.Matrix) bool { return s == AVX512 && m.Format == ops.BF16 && m.In > 0 }
+func (s Set) SuitsUpper(m *ops.Matrix) bool {
+	return (s == AVX512 || s == AVX2) && m.Format == ops.BF16 && m.In > 0
+}
+
+// halves is how many registers, or pairs of them, of 16 outputs kernels for some rows have chains in.
+func (s Set) halves(rows int) int {
+	if s == AVX2 {
+		return fewHalves / rows
+	}
+	return fewHalves
+}
 
 // Few computes c[r, j] = the product of row r of x and output p.Row+j of m, for p.N <= FewOutputs outputs and `rows` <=
 // FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
@@ -209,7 +219,7 @@ func (s Set) fewHalves(k fewCall, n, rows int) {
 	for r := 0; r < rows; {
 		part := [...]int{0, 1, 2, 2, 4}[rows-r]
 		for h := 0; h < n; {
-			halves := fewHalves
+			halves := s.halves(part)
 			for halves > 1 && n-h <= (halves-1)*half {
 				halves /= 2
 			}
@@ -218,6 +228,9 @@ func (s Set) fewHalves(k fewCall, n, rows int) {
 			at.words = k.words.from(h/half, 0)
 			switch {
 			case k.inputs > 0:
+				if s == AVX2 { // each call brings near what its share is
+					at.ahead = k.ahead.past(2 * h * k.inputs)
+				}
 			case k.scales != nil:
 				at.scales, at.biases = k.scales[h/half*4*k.sides.Step:], k.biases[h/half*4*k.sides.Step:]
 			default:

@@ -88,12 +88,26 @@ func dots512x1x1(c *float32, ldc int, x *float32, ldx int, panel *float32, next 
 //go:noescape
 func dots256x4x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
+// dots256x2x4 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
+// c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func dots256x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
+
 // dots256x2x2 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
 // It needs AVX2 and FMA.
 //
 //go:noescape
 func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
+
+// dots256x1x8 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
+// c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
+// It needs AVX2 and FMA.
+//
+//go:noescape
+func dots256x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 
 // dots256x1x4 adds x[r*ldx+i] * panel[i*step+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
 // c starts at zero if first. Columns from 32 on are those of the panels that follow, `next` floats apart.
@@ -791,6 +805,84 @@ func fewUpper512x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, n
 //go:noescape
 func listed512x1x1(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
+// fewUpper256x4x1 sets c to the products of x [4, *] and the weights of 16 outputs, [4, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 32 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x4x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper256x2x2 sets c to the products of x [2, *] and the weights of 32 outputs, [2, 32], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 64 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x2x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 32.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x2x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper256x2x1 sets c to the products of x [2, *] and the weights of 16 outputs, [2, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 32 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x2x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper256x1x4 sets c to the products of x [1, *] and the weights of 64 outputs, [1, 64], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 128 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x1x8 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 64.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x1x8(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper256x1x2 sets c to the products of x [1, *] and the weights of 32 outputs, [1, 32], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 64 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x1x4 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 32.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x1x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
+// fewUpper256x1x1 sets c to the products of x [1, *] and the weights of 16 outputs, [1, 16], inputs ascending.
+// words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on.
+// Meanwhile 32 bytes at ahead for every input are brought near. It needs AVX2 and FMA, and an input.
+//
+//go:noescape
+func fewUpper256x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+
+// listed256x1x2 adds x[r*ldx+i] * values[list[i]*stride+j] to c[r*ldc+j], fused, i < n ascending, for r < 1 and j < 16.
+// c starts at zero if first. Meanwhile the row that list names eight places on is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func listed256x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+
 // transpose512x32 sets dst[i*step+j] to element i of the row at src + j*stride for j < 16 and i < n, and some more of dst, up to
 // a multiple of 16, to zero. An element has 4 bytes. It needs AVX-512F.
 //
@@ -823,6 +915,29 @@ func near(data *byte, lines int)
 //
 //go:noescape
 func widenRows512(dst *float32, step int, src *byte, stride int, n int)
+
+// widenRows256 sets dst[i*step+j] to bf16 j of the row of src that begins i*stride bytes on, for j < 16 and i < n. It needs AVX2 and FMA.
+//
+//go:noescape
+func widenRows256(dst *float32, step int, src *byte, stride int, n int)
+
+// transpose256x32 sets dst[i*step+j] to element i of the row at src + j*stride for j < 16 and i < n, n a multiple of 4.
+// An element has 4 bytes. It needs AVX2.
+//
+//go:noescape
+func transpose256x32(dst *float32, step int, src *byte, stride int, n int)
+
+// transpose256x16 sets dst[i*step+j] to element i of the row at src + j*stride for j < 16 and i < n, n a multiple of 8.
+// An element has 2 bytes. It needs AVX2.
+//
+//go:noescape
+func transpose256x16(dst *float32, step int, src *byte, stride int, n int)
+
+// transposeListed256 sets dst[i*step+j] to float i of the row at src + list[j]*stride for j < 8 and i < n, n a multiple of 16.
+// Meanwhile rows that list names 16 places on are brought near. It needs AVX2.
+//
+//go:noescape
+func transposeListed256(dst *float32, step int, src *byte, stride int, n int, list *int32)
 
 // strip512x8x2 adds x[8*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 8 and j < 32.
 // c starts at zero if first. It needs AVX-512F.

@@ -826,6 +826,76 @@ done:
 	VZEROUPPER
 	RET
 
+// func dots256x2x4(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
+// Requires: AVX, FMA3
+TEXT ·dots256x2x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    panel+32(FP), DX
+	MOVQ    n+56(FP), BX
+	MOVQ    step+48(FP), SI
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	VMOVUPS (DI)(R8*1), Y4
+	VMOVUPS 32(DI)(R8*1), Y5
+	VMOVUPS 64(DI)(R8*1), Y6
+	VMOVUPS 96(DI)(R8*1), Y7
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVUPS      (DX), Y8
+	VMOVUPS      32(DX), Y9
+	VMOVUPS      64(DX), Y10
+	VMOVUPS      96(DX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(CX*1), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         SI, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, (AX)(CX*1)
+	VMOVUPS Y5, 32(AX)(CX*1)
+	VMOVUPS Y6, 64(AX)(CX*1)
+	VMOVUPS Y7, 96(AX)(CX*1)
+	VZEROUPPER
+	RET
+
 // func dots256x2x2(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
 // Requires: AVX, FMA3
 TEXT ·dots256x2x2(SB), NOSPLIT, $0-65
@@ -875,6 +945,75 @@ done:
 	VMOVUPS Y1, 32(AX)
 	VMOVUPS Y2, (AX)(CX*1)
 	VMOVUPS Y3, 32(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func dots256x1x8(c *float32, ldc int, x *float32, ldx int, panel *float32, next int, step int, n int, first bool)
+// Requires: AVX, FMA3
+TEXT ·dots256x1x8(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    panel+32(FP), CX
+	MOVQ    n+56(FP), DX
+	MOVQ    step+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+40(FP), SI
+	SHLQ    $0x02, SI
+	LEAQ    (CX)(SI*1), SI
+	MOVB    first+64(FP), DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	VMOVUPS 128(DI), Y4
+	VMOVUPS 160(DI), Y5
+	VMOVUPS 192(DI), Y6
+	VMOVUPS 224(DI), Y7
+
+loop:
+	TESTQ        DX, DX
+	JZ           done
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  (CX), Y8, Y0
+	VFMADD231PS  32(CX), Y8, Y1
+	VFMADD231PS  64(CX), Y8, Y2
+	VFMADD231PS  96(CX), Y8, Y3
+	VFMADD231PS  (SI), Y8, Y4
+	VFMADD231PS  32(SI), Y8, Y5
+	VFMADD231PS  64(SI), Y8, Y6
+	VFMADD231PS  96(SI), Y8, Y7
+	ADDQ         BX, CX
+	ADDQ         BX, SI
+	ADDQ         $0x04, AX
+	DECQ         DX
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
 	VZEROUPPER
 	RET
 
@@ -17769,6 +17908,795 @@ done:
 	VZEROUPPER
 	RET
 
+// func fewUpper256x4x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x4x1(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	MOVQ         words+32(FP), BX
+	MOVQ         next+40(FP), SI
+	SHLQ         $0x02, SI
+	MOVQ         inputs+48(FP), SI
+	MOVQ         ahead+56(FP), DI
+	MOVL         $0xffff0000, R8
+	MOVD         R8, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+loop:
+	PREFETCHT0   (DI)
+	SUBQ         $-32, DI
+	VBROADCASTSS (AX), Y9
+	VBROADCASTSS (AX)(CX*1), Y10
+	VBROADCASTSS (AX)(CX*2), Y11
+	VBROADCASTSS (AX)(DX*1), Y12
+	VMOVDQU      (BX), Y14
+	VPSLLD       $0x10, Y14, Y13
+	VPAND        Y0, Y14, Y14
+	VFMADD231PS  Y13, Y9, Y1
+	VFMADD231PS  Y14, Y9, Y2
+	VFMADD231PS  Y13, Y10, Y3
+	VFMADD231PS  Y14, Y10, Y4
+	VFMADD231PS  Y13, Y11, Y5
+	VFMADD231PS  Y14, Y11, Y6
+	VFMADD231PS  Y13, Y12, Y7
+	VFMADD231PS  Y14, Y12, Y8
+	ADDQ         $0x20, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VUNPCKLPS    Y4, Y3, Y0
+	VUNPCKHPS    Y4, Y3, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(CX*1)
+	VMOVUPS      Y2, 32(AX)(CX*1)
+	VUNPCKLPS    Y6, Y5, Y0
+	VUNPCKHPS    Y6, Y5, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(CX*2)
+	VMOVUPS      Y2, 32(AX)(CX*2)
+	VUNPCKLPS    Y8, Y7, Y0
+	VUNPCKHPS    Y8, Y7, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(DX*1)
+	VMOVUPS      Y2, 32(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func listed256x4x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x4x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	MOVQ    values+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	MOVQ    list+48(FP), DI
+	MOVQ    n+56(FP), R8
+	SHLQ    $0x02, SI
+	MOVB    first+64(FP), R9
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	TESTB   R9, R9
+	JNZ     loop
+	MOVQ    c+0(FP), R9
+	MOVQ    ldc+8(FP), R10
+	SHLQ    $0x02, R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	MOVLQSX      32(DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	PREFETCHT0   (R9)
+	MOVLQSX      (DI), R9
+	IMULQ        SI, R9
+	ADDQ         BX, R9
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS (AX)(CX*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(CX*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(DX*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, AX
+	DECQ         R8
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	LEAQ    (CX)(CX*2), DX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, (AX)(CX*1)
+	VMOVUPS Y3, 32(AX)(CX*1)
+	VMOVUPS Y4, (AX)(CX*2)
+	VMOVUPS Y5, 32(AX)(CX*2)
+	VMOVUPS Y6, (AX)(DX*1)
+	VMOVUPS Y7, 32(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func fewUpper256x2x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x2x2(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         words+32(FP), DX
+	MOVQ         next+40(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         inputs+48(FP), SI
+	MOVQ         ahead+56(FP), DI
+	MOVL         $0xffff0000, R8
+	MOVD         R8, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+loop:
+	PREFETCHT0   (DI)
+	SUBQ         $-64, DI
+	VBROADCASTSS (AX), Y9
+	VBROADCASTSS (AX)(CX*1), Y10
+	VMOVDQU      (DX), Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPAND        Y0, Y12, Y12
+	VFMADD231PS  Y11, Y9, Y1
+	VFMADD231PS  Y12, Y9, Y2
+	VFMADD231PS  Y11, Y10, Y5
+	VFMADD231PS  Y12, Y10, Y6
+	VMOVDQU      (DX)(BX*1), Y12
+	VPSLLD       $0x10, Y12, Y11
+	VPAND        Y0, Y12, Y12
+	VFMADD231PS  Y11, Y9, Y3
+	VFMADD231PS  Y12, Y9, Y4
+	VFMADD231PS  Y11, Y10, Y7
+	VFMADD231PS  Y12, Y10, Y8
+	ADDQ         $0x20, DX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VUNPCKLPS    Y4, Y3, Y0
+	VUNPCKHPS    Y4, Y3, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 64(AX)
+	VMOVUPS      Y2, 96(AX)
+	VUNPCKLPS    Y6, Y5, Y0
+	VUNPCKHPS    Y6, Y5, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(CX*1)
+	VMOVUPS      Y2, 32(AX)(CX*1)
+	VUNPCKLPS    Y8, Y7, Y0
+	VUNPCKHPS    Y8, Y7, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 64(AX)(CX*1)
+	VMOVUPS      Y2, 96(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func listed256x2x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x2x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), DX
+	MOVQ    stride+40(FP), BX
+	MOVQ    list+48(FP), SI
+	MOVQ    n+56(FP), DI
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), R8
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	TESTB   R8, R8
+	JNZ     loop
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS (R8)(R9*1), Y4
+	VMOVUPS 32(R8)(R9*1), Y5
+	VMOVUPS 64(R8)(R9*1), Y6
+	VMOVUPS 96(R8)(R9*1), Y7
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	MOVLQSX      32(SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	MOVLQSX      (SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Y8
+	VMOVUPS      32(R8), Y9
+	VMOVUPS      64(R8), Y10
+	VMOVUPS      96(R8), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(CX*1), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, (AX)(CX*1)
+	VMOVUPS Y5, 32(AX)(CX*1)
+	VMOVUPS Y6, 64(AX)(CX*1)
+	VMOVUPS Y7, 96(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewUpper256x2x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x2x1(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         words+32(FP), DX
+	MOVQ         next+40(FP), BX
+	SHLQ         $0x02, BX
+	MOVQ         inputs+48(FP), BX
+	MOVQ         ahead+56(FP), SI
+	MOVL         $0xffff0000, DI
+	MOVD         DI, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+
+loop:
+	PREFETCHT0   (SI)
+	SUBQ         $-32, SI
+	VBROADCASTSS (AX), Y5
+	VBROADCASTSS (AX)(CX*1), Y6
+	VMOVDQU      (DX), Y8
+	VPSLLD       $0x10, Y8, Y7
+	VPAND        Y0, Y8, Y8
+	VFMADD231PS  Y7, Y5, Y1
+	VFMADD231PS  Y8, Y5, Y2
+	VFMADD231PS  Y7, Y6, Y3
+	VFMADD231PS  Y8, Y6, Y4
+	ADDQ         $0x20, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VUNPCKLPS    Y4, Y3, Y0
+	VUNPCKHPS    Y4, Y3, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)(CX*1)
+	VMOVUPS      Y2, 32(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func listed256x2x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x2x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), DX
+	MOVQ    stride+40(FP), BX
+	MOVQ    list+48(FP), SI
+	MOVQ    n+56(FP), DI
+	SHLQ    $0x02, BX
+	MOVB    first+64(FP), R8
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	TESTB   R8, R8
+	JNZ     loop
+	MOVQ    c+0(FP), R8
+	MOVQ    ldc+8(FP), R9
+	SHLQ    $0x02, R9
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8)(R9*1), Y2
+	VMOVUPS 32(R8)(R9*1), Y3
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	MOVLQSX      32(SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	PREFETCHT0   (R8)
+	MOVLQSX      (SI), R8
+	IMULQ        BX, R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Y4
+	VMOVUPS      32(R8), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS (AX)(CX*1), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, (AX)(CX*1)
+	VMOVUPS Y3, 32(AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func fewUpper256x1x4(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x1x4(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         words+32(FP), CX
+	MOVQ         next+40(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         inputs+48(FP), SI
+	MOVQ         ahead+56(FP), DI
+	MOVL         $0xffff0000, R8
+	MOVD         R8, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+loop:
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	SUBQ         $-128, DI
+	VBROADCASTSS (AX), Y9
+	VMOVDQU      (CX), Y11
+	VPSLLD       $0x10, Y11, Y10
+	VPAND        Y0, Y11, Y11
+	VFMADD231PS  Y10, Y9, Y1
+	VFMADD231PS  Y11, Y9, Y2
+	VMOVDQU      (CX)(DX*1), Y11
+	VPSLLD       $0x10, Y11, Y10
+	VPAND        Y0, Y11, Y11
+	VFMADD231PS  Y10, Y9, Y3
+	VFMADD231PS  Y11, Y9, Y4
+	VMOVDQU      (CX)(DX*2), Y11
+	VPSLLD       $0x10, Y11, Y10
+	VPAND        Y0, Y11, Y11
+	VFMADD231PS  Y10, Y9, Y5
+	VFMADD231PS  Y11, Y9, Y6
+	VMOVDQU      (CX)(BX*1), Y11
+	VPSLLD       $0x10, Y11, Y10
+	VPAND        Y0, Y11, Y11
+	VFMADD231PS  Y10, Y9, Y7
+	VFMADD231PS  Y11, Y9, Y8
+	ADDQ         $0x20, CX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VUNPCKLPS    Y4, Y3, Y0
+	VUNPCKHPS    Y4, Y3, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 64(AX)
+	VMOVUPS      Y2, 96(AX)
+	VUNPCKLPS    Y6, Y5, Y0
+	VUNPCKHPS    Y6, Y5, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 128(AX)
+	VMOVUPS      Y2, 160(AX)
+	VUNPCKLPS    Y8, Y7, Y0
+	VUNPCKHPS    Y8, Y7, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 192(AX)
+	VMOVUPS      Y2, 224(AX)
+	VZEROUPPER
+	RET
+
+// func listed256x1x8(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x1x8(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+	VMOVUPS 128(DI), Y4
+	VMOVUPS 160(DI), Y5
+	VMOVUPS 192(DI), Y6
+	VMOVUPS 224(DI), Y7
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   128(DI)
+	PREFETCHT0   192(DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  (DI), Y8, Y0
+	VFMADD231PS  32(DI), Y8, Y1
+	VFMADD231PS  64(DI), Y8, Y2
+	VFMADD231PS  96(DI), Y8, Y3
+	VFMADD231PS  128(DI), Y8, Y4
+	VFMADD231PS  160(DI), Y8, Y5
+	VFMADD231PS  192(DI), Y8, Y6
+	VFMADD231PS  224(DI), Y8, Y7
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func fewUpper256x1x2(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x1x2(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         words+32(FP), CX
+	MOVQ         next+40(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         inputs+48(FP), BX
+	MOVQ         ahead+56(FP), SI
+	MOVL         $0xffff0000, DI
+	MOVD         DI, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+
+loop:
+	PREFETCHT0   (SI)
+	SUBQ         $-64, SI
+	VBROADCASTSS (AX), Y5
+	VMOVDQU      (CX), Y7
+	VPSLLD       $0x10, Y7, Y6
+	VPAND        Y0, Y7, Y7
+	VFMADD231PS  Y6, Y5, Y1
+	VFMADD231PS  Y7, Y5, Y2
+	VMOVDQU      (CX)(DX*1), Y7
+	VPSLLD       $0x10, Y7, Y6
+	VPAND        Y0, Y7, Y7
+	VFMADD231PS  Y6, Y5, Y3
+	VFMADD231PS  Y7, Y5, Y4
+	ADDQ         $0x20, CX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VUNPCKLPS    Y4, Y3, Y0
+	VUNPCKHPS    Y4, Y3, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, 64(AX)
+	VMOVUPS      Y2, 96(AX)
+	VZEROUPPER
+	RET
+
+// func listed256x1x4(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x1x4(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	VMOVUPS 64(DI), Y2
+	VMOVUPS 96(DI), Y3
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  (DI), Y4, Y0
+	VFMADD231PS  32(DI), Y4, Y1
+	VFMADD231PS  64(DI), Y4, Y2
+	VFMADD231PS  96(DI), Y4, Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func fewUpper256x1x1(c *float32, ldc int, x *float32, ldx int, words *float32, next int, inputs int, ahead *byte)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE2
+TEXT ·fewUpper256x1x1(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         ldx+24(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         words+32(FP), CX
+	MOVQ         next+40(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         inputs+48(FP), DX
+	MOVQ         ahead+56(FP), BX
+	MOVL         $0xffff0000, SI
+	MOVD         SI, X0
+	VPBROADCASTD X0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+
+loop:
+	PREFETCHT0   (BX)
+	SUBQ         $-32, BX
+	VBROADCASTSS (AX), Y3
+	VMOVDQU      (CX), Y5
+	VPSLLD       $0x10, Y5, Y4
+	VPAND        Y0, Y5, Y5
+	VFMADD231PS  Y4, Y3, Y1
+	VFMADD231PS  Y5, Y3, Y2
+	ADDQ         $0x20, CX
+	ADDQ         $0x04, AX
+	DECQ         DX
+	JNZ          loop
+	MOVQ         c+0(FP), AX
+	MOVQ         ldc+8(FP), CX
+	SHLQ         $0x02, CX
+	VUNPCKLPS    Y2, Y1, Y0
+	VUNPCKHPS    Y2, Y1, Y1
+	VPERM2F128   $0x31, Y1, Y0, Y2
+	VPERM2F128   $0x20, Y1, Y0, Y0
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VZEROUPPER
+	RET
+
+// func listed256x1x2(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·listed256x1x2(SB), NOSPLIT, $0-65
+	MOVQ    x+16(FP), AX
+	MOVQ    ldx+24(FP), CX
+	SHLQ    $0x02, CX
+	MOVQ    values+32(FP), CX
+	MOVQ    stride+40(FP), DX
+	MOVQ    list+48(FP), BX
+	MOVQ    n+56(FP), SI
+	SHLQ    $0x02, DX
+	MOVB    first+64(FP), DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	TESTB   DI, DI
+	JNZ     loop
+	MOVQ    c+0(FP), DI
+	MOVQ    ldc+8(FP), R8
+	SHLQ    $0x02, R8
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	MOVLQSX      32(BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	PREFETCHT0   (DI)
+	MOVLQSX      (BX), DI
+	IMULQ        DX, DI
+	ADDQ         CX, DI
+	VBROADCASTSS (AX), Y2
+	VFMADD231PS  (DI), Y2, Y0
+	VFMADD231PS  32(DI), Y2, Y1
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, AX
+	DECQ         SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	MOVQ    ldc+8(FP), CX
+	SHLQ    $0x02, CX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET
+
 // func transpose512x32(dst *float32, step int, src *byte, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transpose512x32(SB), NOSPLIT, $0-40
@@ -18452,6 +19380,398 @@ loop:
 	JMP       loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func widenRows256(dst *float32, step int, src *byte, stride int, n int)
+// Requires: AVX, AVX2
+TEXT ·widenRows256(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ step+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ n+32(FP), SI
+	SHLQ $0x02, CX
+
+loop:
+	TESTQ     SI, SI
+	JZ        done
+	VPMOVZXWD (DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVZXWD 16(DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      BX, DX
+	ADDQ      CX, AX
+	DECQ      SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func transpose256x32(dst *float32, step int, src *byte, stride int, n int)
+// Requires: AVX
+TEXT ·transpose256x32(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ step+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ stride+24(FP), BX
+	MOVQ n+32(FP), SI
+	SHLQ $0x02, CX
+	LEAQ (DX)(BX*4), DI
+	LEAQ (DI)(BX*4), R8
+	LEAQ (R8)(BX*4), R9
+	LEAQ (BX)(BX*2), R10
+
+loop:
+	TESTQ       SI, SI
+	JZ          done
+	VMOVUPS     (DX), X1
+	VINSERTF128 $0x01, (DI), Y1, Y0
+	VMOVUPS     (DX)(BX*1), X1
+	VINSERTF128 $0x01, (DI)(BX*1), Y1, Y2
+	VMOVUPS     (DX)(BX*2), X1
+	VINSERTF128 $0x01, (DI)(BX*2), Y1, Y3
+	VMOVUPS     (DX)(R10*1), X1
+	VINSERTF128 $0x01, (DI)(R10*1), Y1, Y4
+	LEAQ        (AX), R11
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (R11)
+	ADDQ        CX, R11
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (R11)
+	ADDQ        CX, R11
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (R11)
+	ADDQ        CX, R11
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     (R8), X1
+	VINSERTF128 $0x01, (R9), Y1, Y0
+	VMOVUPS     (R8)(BX*1), X1
+	VINSERTF128 $0x01, (R9)(BX*1), Y1, Y2
+	VMOVUPS     (R8)(BX*2), X1
+	VINSERTF128 $0x01, (R9)(BX*2), Y1, Y3
+	VMOVUPS     (R8)(R10*1), X1
+	VINSERTF128 $0x01, (R9)(R10*1), Y1, Y4
+	LEAQ        32(AX), AX
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        CX, AX
+	LEAQ        -32(AX), AX
+	ADDQ        $0x10, DX
+	ADDQ        $0x10, DI
+	ADDQ        $0x10, R8
+	ADDQ        $0x10, R9
+	SUBQ        $0x04, SI
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func transpose256x16(dst *float32, step int, src *byte, stride int, n int)
+// Requires: AVX, AVX2, SSE2
+TEXT ·transpose256x16(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         step+8(FP), CX
+	MOVQ         src+16(FP), DX
+	MOVQ         stride+24(FP), BX
+	MOVQ         n+32(FP), SI
+	SHLQ         $0x02, CX
+	LEAQ         (DX)(BX*4), DI
+	LEAQ         (DI)(BX*4), R8
+	LEAQ         (R8)(BX*4), R9
+	LEAQ         (BX)(BX*2), R10
+	MOVL         $0xffff0000, R11
+	MOVD         R11, X0
+	VPBROADCASTD X0, Y0
+
+loop:
+	TESTQ       SI, SI
+	JZ          done
+	VMOVUPS     (DX), X2
+	VINSERTF128 $0x01, (DI), Y2, Y1
+	VMOVUPS     (DX)(BX*1), X2
+	VINSERTF128 $0x01, (DI)(BX*1), Y2, Y3
+	VMOVUPS     (DX)(BX*2), X2
+	VINSERTF128 $0x01, (DI)(BX*2), Y2, Y4
+	VMOVUPS     (DX)(R10*1), X2
+	VINSERTF128 $0x01, (DI)(R10*1), Y2, Y5
+	LEAQ        (AX), R11
+	VUNPCKLPS   Y3, Y1, Y6
+	VUNPCKHPS   Y3, Y1, Y1
+	VUNPCKLPS   Y5, Y4, Y3
+	VUNPCKHPS   Y5, Y4, Y4
+	VUNPCKLPD   Y3, Y6, Y5
+	VPSLLD      $0x10, Y5, Y7
+	VPAND       Y0, Y5, Y5
+	VMOVUPS     Y7, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     Y5, (R11)
+	ADDQ        CX, R11
+	VUNPCKHPD   Y3, Y6, Y3
+	VPSLLD      $0x10, Y3, Y5
+	VPAND       Y0, Y3, Y3
+	VMOVUPS     Y5, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     Y3, (R11)
+	ADDQ        CX, R11
+	VUNPCKLPD   Y4, Y1, Y3
+	VPSLLD      $0x10, Y3, Y5
+	VPAND       Y0, Y3, Y3
+	VMOVUPS     Y5, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     Y3, (R11)
+	ADDQ        CX, R11
+	VUNPCKHPD   Y4, Y1, Y1
+	VPSLLD      $0x10, Y1, Y3
+	VPAND       Y0, Y1, Y1
+	VMOVUPS     Y3, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     Y1, (R11)
+	ADDQ        CX, R11
+	VMOVUPS     (R8), X2
+	VINSERTF128 $0x01, (R9), Y2, Y1
+	VMOVUPS     (R8)(BX*1), X2
+	VINSERTF128 $0x01, (R9)(BX*1), Y2, Y3
+	VMOVUPS     (R8)(BX*2), X2
+	VINSERTF128 $0x01, (R9)(BX*2), Y2, Y4
+	VMOVUPS     (R8)(R10*1), X2
+	VINSERTF128 $0x01, (R9)(R10*1), Y2, Y5
+	LEAQ        32(AX), AX
+	VUNPCKLPS   Y3, Y1, Y6
+	VUNPCKHPS   Y3, Y1, Y1
+	VUNPCKLPS   Y5, Y4, Y3
+	VUNPCKHPS   Y5, Y4, Y4
+	VUNPCKLPD   Y3, Y6, Y5
+	VPSLLD      $0x10, Y5, Y7
+	VPAND       Y0, Y5, Y5
+	VMOVUPS     Y7, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     Y5, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y6, Y3
+	VPSLLD      $0x10, Y3, Y5
+	VPAND       Y0, Y3, Y3
+	VMOVUPS     Y5, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     Y3, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y4, Y1, Y3
+	VPSLLD      $0x10, Y3, Y5
+	VPAND       Y0, Y3, Y3
+	VMOVUPS     Y5, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     Y3, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y4, Y1, Y1
+	VPSLLD      $0x10, Y1, Y3
+	VPAND       Y0, Y1, Y1
+	VMOVUPS     Y3, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     Y1, (AX)
+	ADDQ        CX, AX
+	LEAQ        -32(AX), AX
+	ADDQ        $0x10, DX
+	ADDQ        $0x10, DI
+	ADDQ        $0x10, R8
+	ADDQ        $0x10, R9
+	SUBQ        $0x08, SI
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func transposeListed256(dst *float32, step int, src *byte, stride int, n int, list *int32)
+// Requires: AVX, MMX+
+TEXT ·transposeListed256(SB), NOSPLIT, $8-48
+	MOVQ    dst+0(FP), AX
+	MOVQ    step+8(FP), CX
+	MOVQ    src+16(FP), DX
+	MOVQ    stride+24(FP), BX
+	MOVQ    list+40(FP), SI
+	SHLQ    $0x02, CX
+	MOVLQSX (SI), DI
+	IMULQ   BX, DI
+	ADDQ    DX, DI
+	MOVLQSX 4(SI), R8
+	IMULQ   BX, R8
+	ADDQ    DX, R8
+	MOVLQSX 8(SI), R9
+	IMULQ   BX, R9
+	ADDQ    DX, R9
+	MOVLQSX 12(SI), R10
+	IMULQ   BX, R10
+	ADDQ    DX, R10
+	MOVLQSX 16(SI), R11
+	IMULQ   BX, R11
+	ADDQ    DX, R11
+	MOVLQSX 20(SI), R12
+	IMULQ   BX, R12
+	ADDQ    DX, R12
+	MOVLQSX 24(SI), R13
+	IMULQ   BX, R13
+	ADDQ    DX, R13
+	MOVLQSX 28(SI), R14
+	IMULQ   BX, R14
+	ADDQ    DX, R14
+	XORQ    R15, R15
+
+loop:
+	MOVLQSX     64(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     68(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     72(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     76(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     80(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     84(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     88(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	MOVLQSX     92(SI), BP
+	IMULQ       BX, BP
+	ADDQ        DX, BP
+	PREFETCHT0  (BP)(R15*4)
+	VMOVUPS     (DI)(R15*4), X1
+	VINSERTF128 $0x01, (R11)(R15*4), Y1, Y0
+	VMOVUPS     (R8)(R15*4), X1
+	VINSERTF128 $0x01, (R12)(R15*4), Y1, Y2
+	VMOVUPS     (R9)(R15*4), X1
+	VINSERTF128 $0x01, (R13)(R15*4), Y1, Y3
+	VMOVUPS     (R10)(R15*4), X1
+	VINSERTF128 $0x01, (R14)(R15*4), Y1, Y4
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     16(DI)(R15*4), X1
+	VINSERTF128 $0x01, 16(R11)(R15*4), Y1, Y0
+	VMOVUPS     16(R8)(R15*4), X1
+	VINSERTF128 $0x01, 16(R12)(R15*4), Y1, Y2
+	VMOVUPS     16(R9)(R15*4), X1
+	VINSERTF128 $0x01, 16(R13)(R15*4), Y1, Y3
+	VMOVUPS     16(R10)(R15*4), X1
+	VINSERTF128 $0x01, 16(R14)(R15*4), Y1, Y4
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     32(DI)(R15*4), X1
+	VINSERTF128 $0x01, 32(R11)(R15*4), Y1, Y0
+	VMOVUPS     32(R8)(R15*4), X1
+	VINSERTF128 $0x01, 32(R12)(R15*4), Y1, Y2
+	VMOVUPS     32(R9)(R15*4), X1
+	VINSERTF128 $0x01, 32(R13)(R15*4), Y1, Y3
+	VMOVUPS     32(R10)(R15*4), X1
+	VINSERTF128 $0x01, 32(R14)(R15*4), Y1, Y4
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        CX, AX
+	VMOVUPS     48(DI)(R15*4), X1
+	VINSERTF128 $0x01, 48(R11)(R15*4), Y1, Y0
+	VMOVUPS     48(R8)(R15*4), X1
+	VINSERTF128 $0x01, 48(R12)(R15*4), Y1, Y2
+	VMOVUPS     48(R9)(R15*4), X1
+	VINSERTF128 $0x01, 48(R13)(R15*4), Y1, Y3
+	VMOVUPS     48(R10)(R15*4), X1
+	VINSERTF128 $0x01, 48(R14)(R15*4), Y1, Y4
+	VUNPCKLPS   Y2, Y0, Y5
+	VUNPCKHPS   Y2, Y0, Y0
+	VUNPCKLPS   Y4, Y3, Y2
+	VUNPCKHPS   Y4, Y3, Y3
+	VUNPCKLPD   Y2, Y5, Y4
+	VMOVUPS     Y4, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y2, Y5, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKLPD   Y3, Y0, Y2
+	VMOVUPS     Y2, (AX)
+	ADDQ        CX, AX
+	VUNPCKHPD   Y3, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        CX, AX
+	ADDQ        $0x10, R15
+	MOVQ        n+32(FP), BP
+	CMPQ        R15, BP
+	JLT         loop
 	VZEROUPPER
 	RET
 

@@ -11,7 +11,7 @@ type Listed struct {
 }
 
 // Lists says that this set has kernels for listed rows.
-func (s Set) Lists() bool { return s == AVX512 }
+func (s Set) Lists() bool { return s == AVX512 || s == AVX2 }
 
 // check panics unless n listed rows of k floats can be read.
 func (l Listed) check(n, k int) {
@@ -55,7 +55,7 @@ func (s Set) DotsListed(c, x Rows, values Listed, t Tile) {
 			n = 2
 		}
 		for j := 0; j < t.Columns; {
-			columns := 4 * half
+			columns := s.halves(n) * half
 			for columns > t.Columns-j {
 				columns /= 2
 			}

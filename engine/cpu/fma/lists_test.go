@@ -18,10 +18,16 @@ func (s source) list(n, most int) []int32 {
 
 // Listed rows give what the same rows give side by side, for every number of rows and columns.
 func TestListedRowsAgree(t *testing.T) {
-	set, src := fma.Widest(), newSource(11)
-	if !set.Lists() {
-		return // the others read no lists
+	for _, set := range fma.Sets() {
+		if set.Lists() { // the others read none
+			listedAgree(t, set)
+		}
 	}
+}
+
+func listedAgree(t *testing.T, set fma.Set) {
+	t.Helper()
+	src := newSource(11)
 	const rows, k, step = 90, 112, 120
 	data := src.floats((rows-1)*step + k)
 	for n := 1; n <= 32; n++ {
@@ -35,7 +41,7 @@ func TestListedRowsAgree(t *testing.T) {
 		fma.Plain.Transpose(want, fma.Rows{Data: near, Step: k}, n, k)
 		for i := range k {
 			if j := differs(panel[i*fma.Lanes:][:n], want[i*fma.Lanes:][:n]); j >= 0 {
-				t.Fatalf("%d rows: element %d of row %d differs", n, i, j)
+				t.Fatalf("%s, %d rows: element %d of row %d differs", set, n, i, j)
 			}
 		}
 		for pairs := 1; pairs <= 9; pairs++ {
@@ -48,7 +54,7 @@ func TestListedRowsAgree(t *testing.T) {
 				fma.Plain.Dots(fma.Rows{Data: want, Step: k}, fma.Rows{Data: x, Step: 40}, near, tileNear)
 				set.DotsListed(fma.Rows{Data: c, Step: k}, fma.Rows{Data: x, Step: 40}, fma.Listed{Data: data, Step: step, List: list}, tile)
 				if i := differs(c, want); i >= 0 {
-					t.Fatalf("%+v: element %d is %x, want %x", tile, i, math.Float32bits(c[i]), math.Float32bits(want[i]))
+					t.Fatalf("%s, %+v: element %d is %x, want %x", set, tile, i, math.Float32bits(c[i]), math.Float32bits(want[i]))
 				}
 			}
 		}
@@ -72,5 +78,26 @@ func TestListedRowsAreChecked(t *testing.T) {
 			fma.Widest().DotsListed(fma.Rows{Data: make([]float32, 16), Step: 16}, fma.Rows{Data: make([]float32, 1), Step: 1}, fma.Listed{Data: make([]float32, 48), Step: 16, List: list},
 				fma.Tile{Rows: 1, Columns: 16, Inputs: 1})
 		}()
+	}
+}
+
+// Every set transposes rows as plain Go does, also where they are shorter than what a kernel takes at a time.
+func TestTransposeAgrees(t *testing.T) {
+	src := newSource(12)
+	for _, k := range inputs(1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 64, 70, 129) {
+		for _, n := range []int{1, 15, 16, 17, 31, 32} {
+			step := k + src.IntN(5)
+			rows, want := fma.Rows{Data: src.floats((n-1)*step + k), Step: step}, make([]float32, (k+16)*fma.Lanes)
+			fma.Plain.Transpose(want, rows, n, k)
+			for _, set := range fma.Sets() {
+				got := make([]float32, len(want))
+				set.Transpose(got, rows, n, k)
+				for i := range k {
+					if j := differs(got[i*fma.Lanes:][:n], want[i*fma.Lanes:][:n]); j >= 0 {
+						t.Fatalf("%s, %d rows of %d: element %d of row %d differs", set, n, k, i, j)
+					}
+				}
+			}
+		}
 	}
 }

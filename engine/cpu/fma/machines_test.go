@@ -12,7 +12,7 @@ import (
 )
 
 // The tests that hold every set of kernels against plain Go.
-const agreement = "^(TestFMARoundsOnce|TestDotsAgree|TestProductAgrees|TestUnpackAgrees|TestFewAgrees|TestTilesAgree|TestDecode|TestWidest)$"
+const agreement = "^(TestFMARoundsOnce|TestDotsAgree|TestProductAgrees|TestUnpackAgrees|TestFewAgrees|TestTilesAgree|TestTilesOfUpperHalvesAgree|TestListedRowsAgree|TestTransposeAgrees|TestDecode|TestWidest)$"
 
 // TestWidest says which set a process chose, for the tests that start one.
 func TestWidest(t *testing.T) { t.Log("widest: " + fma.Widest().String()) }

@@ -103,6 +103,12 @@ type stored struct {
 	n      int    // elements of a row
 }
 
+// past is what is left of it some bytes on, or the last of it.
+func (s stored) past(bytes int) stored {
+	s.data = s.data[min(bytes, len(s.data)-1):]
+	return s
+}
+
 // source narrows all to the rows of p and, in each, to the bytes from `from` on. A ragged end's rows are copied, so that
 // 16 can be read.
 func (t *Temp) source(all stored, from, size int, p Part) stored {

@@ -42,8 +42,10 @@ func (s Set) rows(n int) int {
 func (s Set) columns(rows, j, n int) int {
 	most := 32
 	switch {
-	case s == AVX2 && rows > 1 || j%Lanes != 0:
+	case j%Lanes != 0:
 		most = 16
+	case s == AVX2:
+		most = 64 / rows
 	case s == AVX512 && rows <= 2:
 		most = 128 / rows
 	}
@@ -56,16 +58,9 @@ func (s Set) columns(rows, j, n int) int {
 }
 
 func (s Set) dots(c, x Rows, panel []float32, t Tile) {
-	f := dots256x1x2
-	switch {
-	case s == AVX512:
+	f := kernel256(t.Rows, t.Columns)
+	if s == AVX512 {
 		f = kernel512(t.Rows, t.Columns)
-	case t.Rows == 4:
-		f = dots256x4x2
-	case t.Rows == 2:
-		f = dots256x2x2
-	case t.Columns == 32:
-		f = dots256x1x4
 	}
 	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &panel[0], t.Next, t.Step, t.Inputs, t.First)
 }
@@ -84,6 +79,16 @@ func kernel512(rows, columns int) dotsKernel {
 	return pick(columns, dots512x1x1, dots512x1x2, dots512x1x4, dots512x1x8)
 }
 
+func kernel256(rows, columns int) dotsKernel {
+	switch rows {
+	case 4:
+		return dots256x4x2
+	case 2:
+		return pick(columns, dots256x2x2, dots256x2x4, nil, nil)
+	}
+	return pick(columns, dots256x1x2, dots256x1x4, dots256x1x8, nil)
+}
+
 func pick(columns int, one, two, four, eight dotsKernel) dotsKernel {
 	switch columns {
 	case 128:
@@ -99,7 +104,9 @@ func pick(columns int, one, two, four, eight dotsKernel) dotsKernel {
 // transpose32 sets element j of row i of dst to float32 i of row j for 16 rows of src.
 func (s Set) transpose32(dst Rows, src stored) {
 	if s != AVX512 {
-		columns32(dst, src)
+		if s != AVX2 || !inBlocks(transpose256x32, dst, src, 4) {
+			columns32(dst, src)
+		}
 		return
 	}
 	_, _ = dst.Data[((src.n+15)&^15-1)*dst.Step+half-1], src.data[(half-1)*src.stride+4*src.n-1]
@@ -109,7 +116,9 @@ func (s Set) transpose32(dst Rows, src stored) {
 // transpose16 is transpose32 for bf16.
 func (s Set) transpose16(dst Rows, src stored) {
 	if s != AVX512 {
-		columns16(dst, src)
+		if s != AVX2 || !inBlocks(transpose256x16, dst, src, 2) {
+			columns16(dst, src)
+		}
 		return
 	}
 	_, _ = dst.Data[((src.n+15)&^15-1)*dst.Step+half-1], src.data[(half-1)*src.stride+2*src.n-1]
@@ -118,6 +127,23 @@ func (s Set) transpose16(dst Rows, src stored) {
 		return
 	}
 	transpose512x16(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n)
+}
+
+type transposeKernel = func(dst *float32, step int, src *byte, stride, n int)
+
+// inBlocks runs a kernel that knows whole blocks of 16 bytes, if there is one. What is left is done once more with what stands
+// before it.
+func inBlocks(f transposeKernel, dst Rows, src stored, size int) bool {
+	block := 16 / size
+	if src.n < block {
+		return false
+	}
+	_, _ = dst.Data[(src.n-1)*dst.Step+half-1], src.data[(half-1)*src.stride+size*src.n-1]
+	f(&dst.Data[0], dst.Step, &src.data[0], src.stride, src.n/block*block)
+	if src.n%block != 0 {
+		f(&dst.Data[(src.n-block)*dst.Step], dst.Step, &src.data[(src.n-block)*size], src.stride, block)
+	}
+	return true
 }
 
 // near brings bytes near that will be read soon.
@@ -129,11 +155,15 @@ func (s Set) near(data []byte) {
 
 // widenRows widens the first 16 of n rows of `across` bf16, if this set can.
 func (s Set) widenRows(dst Rows, data []byte, across, n int) bool {
-	if s != AVX512 || n == 0 {
+	if s == Plain || n == 0 {
 		return false
 	}
 	_, _ = dst.Data[(n-1)*dst.Step+half-1], data[2*(across*(n-1)+half)-1]
-	widenRows512(&dst.Data[0], dst.Step, &data[0], 2*across, n)
+	if s == AVX512 {
+		widenRows512(&dst.Data[0], dst.Step, &data[0], 2*across, n)
+	} else {
+		widenRows256(&dst.Data[0], dst.Step, &data[0], 2*across, n)
+	}
 	return true
 }
 
@@ -179,7 +209,7 @@ type fewTilesFunc = func(c *float32, ldc int, x *float32, ldx int, words *float3
 // few multiplies some rows with 16, 32 or 64 outputs.
 func (s Set) few(halves, rows int, k fewCall) {
 	if k.inputs > 0 {
-		f := fewUpperKernels(rows)[halves/2]
+		f := s.fewUpperKernels(rows)[halves/2]
 		f(&k.c.Data[0], k.c.Step, &k.x.Data[0], k.x.Step, &k.words.Data[0], k.words.Step, k.inputs, &k.ahead.data[0])
 		return
 	}
@@ -262,11 +292,13 @@ func tilesKernels(rows int) [3]tilesFunc {
 type fewUpperFunc = func(c *float32, ldc int, x *float32, ldx int, words *float32, next, inputs int, ahead *byte)
 
 // fewUpperKernels are those for 16, 32 and 64 outputs in bf16.
-func fewUpperKernels(rows int) [3]fewUpperFunc {
-	switch rows {
-	case 1:
+func (s Set) fewUpperKernels(rows int) [3]fewUpperFunc {
+	switch {
+	case s == AVX2:
+		return [...][3]fewUpperFunc{1: {fewUpper256x1x1, fewUpper256x1x2, fewUpper256x1x4}, 2: {fewUpper256x2x1, fewUpper256x2x2}, 4: {fewUpper256x4x1}}[rows]
+	case rows == 1:
 		return [3]fewUpperFunc{fewUpper512x1x1, fewUpper512x1x2, fewUpper512x1x4}
-	case 2:
+	case rows == 2:
 		return [3]fewUpperFunc{fewUpper512x2x1, fewUpper512x2x2, fewUpper512x2x4}
 	}
 	return [3]fewUpperFunc{fewUpper512x4x1, fewUpper512x4x2, fewUpper512x4x4}
@@ -274,6 +306,9 @@ func fewUpperKernels(rows int) [3]fewUpperFunc {
 
 // transposeRows transposes 16 rows of n floats, if this set can.
 func (s Set) transposeRows(dst, src Rows, rows, n int) bool {
+	if s == AVX2 && rows >= half {
+		return inBlocks(transpose256x32, dst, stored{bytesOf(src.Data), 4 * src.Step, n}, 4)
+	}
 	if s != AVX512 || rows < half || n == 0 {
 		return false
 	}
@@ -284,22 +319,30 @@ func (s Set) transposeRows(dst, src Rows, rows, n int) bool {
 
 // transposeListed transposes the first 16 rows of a list.
 func (s Set) transposeListed(dst Rows, src Listed, list []int32, n int) {
-	transposeListed512(&dst.Data[0], dst.Step, (*byte)(unsafe.Pointer(&src.Data[0])), 4*src.Step, n, &list[0])
+	data, stride := (*byte)(unsafe.Pointer(&src.Data[0])), 4*src.Step
+	if s == AVX512 {
+		transposeListed512(&dst.Data[0], dst.Step, data, stride, n, &list[0])
+		return
+	}
+	transposeListed256(&dst.Data[0], dst.Step, data, stride, n, &list[0])
+	transposeListed256(&dst.Data[half/2], dst.Step, data, stride, n, &list[half/2])
 }
 
 func (s Set) dotsListed(c, x Rows, values Listed, t Tile) {
-	f := listedKernels(t.Rows)[t.Columns/half/2]
+	f := s.listedKernels(t.Rows)[t.Columns/half/2]
 	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &values.Data[0], values.Step, &values.List[0], t.Inputs, t.First)
 }
 
 type listedKernel = func(c *float32, ldc int, x *float32, ldx int, values *float32, stride int, list *int32, n int, first bool)
 
 // listedKernels are those for 16, 32 and 64 columns.
-func listedKernels(rows int) [3]listedKernel {
-	switch rows {
-	case 4:
+func (s Set) listedKernels(rows int) [3]listedKernel {
+	switch {
+	case s == AVX2:
+		return [...][3]listedKernel{1: {listed256x1x2, listed256x1x4, listed256x1x8}, 2: {listed256x2x2, listed256x2x4}, 4: {listed256x4x2}}[rows]
+	case rows == 4:
 		return [3]listedKernel{listed512x4x1, listed512x4x2, listed512x4x4}
-	case 2:
+	case rows == 2:
 		return [3]listedKernel{listed512x2x1, listed512x2x2, listed512x2x4}
 	}
 	return [3]listedKernel{listed512x1x1, listed512x1x2, listed512x1x4}

@@ -226,7 +226,14 @@ func BenchmarkUnpack(b *testing.B) {
 
 // Few agrees with chains in plain Go.
 func TestFewAgrees(t *testing.T) {
-	src, set := newSource(6), fma.Widest()
+	for _, set := range fma.Sets() {
+		fewAgree(t, set)
+	}
+}
+
+func fewAgree(t *testing.T, set fma.Set) {
+	t.Helper()
+	src := newSource(6)
 	for _, in := range inputs(32, 96, 320, 1280) {
 		for _, kind := range [][2]int{{4, 32}, {6, 32}, {8, 32}, {4, 64}, {8, 64}, {4, in}, {6, 16}} {
 			m := src.matrix(ops.Affine, 70, in, kind[0], kind[1], ops.BF16)
@@ -235,17 +242,17 @@ func TestFewAgrees(t *testing.T) {
 			}
 			for _, n := range []int{1, 16, 23, 64} {
 				for rows := 1; rows <= fma.FewRows; rows++ {
-					fewOnce(t, src, m, fma.Part{Row: src.IntN(70 - n + 1), N: n, K: in}, rows)
+					fewOnce(t, src, set, m, fma.Part{Row: src.IntN(70 - n + 1), N: n, K: in}, rows)
 				}
 			}
 		}
 	}
 }
 
-func fewOnce(t *testing.T, src source, m ops.Matrix, p fma.Part, rows int) {
+func fewOnce(t *testing.T, src source, set fma.Set, m ops.Matrix, p fma.Part, rows int) {
 	t.Helper()
 	x, c := src.floats(rows*m.In), make([]float32, rows*fma.FewOutputs)
-	fma.Widest().Few(fma.Rows{Data: c, Step: fma.FewOutputs}, fma.Rows{Data: x, Step: m.In}, rows, fma.Outputs{Matrix: &m, Row: p.Row, N: p.N}, &fma.Temp{})
+	set.Few(fma.Rows{Data: c, Step: fma.FewOutputs}, fma.Rows{Data: x, Step: m.In}, rows, fma.Outputs{Matrix: &m, Row: p.Row, N: p.N}, &fma.Temp{})
 	w := make([]float32, m.In)
 	for j := range p.N {
 		fma.Decode(w, &m, p.Row+j)
@@ -255,7 +262,7 @@ func fewOnce(t *testing.T, src source, m ops.Matrix, p fma.Part, rows int) {
 				want = fma.FMA(v, w[i], want)
 			}
 			if got := c[r*fma.FewOutputs+j]; math.Float32bits(got) != math.Float32bits(want) {
-				t.Fatalf("%d bits in groups of %d, %d rows, %+v: row %d, output %d is %v, want %v", m.Bits, m.Group, rows, p, r, j, got, want)
+				t.Fatalf("%s, %d bits in groups of %d, %d rows, %+v: row %d, output %d is %v, want %v", set, m.Bits, m.Group, rows, p, r, j, got, want)
 			}
 		}
 	}

@@ -47,38 +47,38 @@ func tilesAgree(t *testing.T, src source, set fma.Set, m ops.Matrix, across int)
 	for _, p := range []fma.Part{{Row: 0, N: 32, K: min(k, m.In)}, {Row: 48, N: 32, From: m.In / k * k / 2 / m.Group * m.Group, K: m.Group}, {Row: 64, N: 7, K: m.Group}, {Row: 21, N: 20, K: m.Group}} {
 		unpacked(t, tiles, p)
 	}
-	if set != fma.Widest() || !set.SuitsFew(&m) {
+	if !set.SuitsFew(&m) {
 		return
 	}
 	for rows := 1; rows <= fma.FewRows; rows++ {
 		for _, n := range []int{1, 16, 33, 64} {
-			fewOnce(t, src, tiles, fma.Part{Row: 16, N: n, K: m.In}, rows)
+			fewOnce(t, src, set, tiles, fma.Part{Row: 16, N: n, K: m.In}, rows)
 		}
 		if across == fma.FewOutputs {
-			tilesAtOnce(t, src, tiles, rows)
+			tilesAtOnce(t, src, set, tiles, rows)
 		}
 	}
 }
 
 // tilesAtOnce holds FewTiles to Few, tile by tile, and to the columns that it may write.
-func tilesAtOnce(t *testing.T, src source, m ops.Matrix, rows int) {
+func tilesAtOnce(t *testing.T, src source, set fma.Set, m ops.Matrix, rows int) {
 	t.Helper()
 	first, n := fma.FewOutputs, m.Out-fma.FewOutputs
 	x, c, tile := fma.Rows{Data: src.floats(rows * m.In), Step: m.In}, make([]float32, rows*(n+3)), make([]float32, rows*fma.FewOutputs)
-	fma.Widest().FewTiles(fma.Rows{Data: c, Step: n + 3}, x, rows, fma.Outputs{Matrix: &m, Row: first, N: n, Then: &m, ThenRow: m.Out})
+	set.FewTiles(fma.Rows{Data: c, Step: n + 3}, x, rows, fma.Outputs{Matrix: &m, Row: first, N: n, Then: &m, ThenRow: m.Out})
 	for o := 0; o < n; o += fma.FewOutputs {
-		fma.Widest().Few(fma.Rows{Data: tile, Step: fma.FewOutputs}, x, rows, fma.Outputs{Matrix: &m, Row: first + o, N: fma.FewOutputs}, &fma.Temp{})
+		set.Few(fma.Rows{Data: tile, Step: fma.FewOutputs}, x, rows, fma.Outputs{Matrix: &m, Row: first + o, N: fma.FewOutputs}, &fma.Temp{})
 		for r := range rows {
 			got, want := c[r*(n+3)+o:][:fma.FewOutputs], tile[r*fma.FewOutputs:][:fma.FewOutputs]
 			if i := differs(got, want); i >= 0 {
-				t.Fatalf("%d bits, %d rows: row %d, output %d is %v, by itself %v", m.Bits, rows, r, first+o+i, got[i], want[i])
+				t.Fatalf("%s, %d bits, %d rows: row %d, output %d is %v, by itself %v", set, m.Bits, rows, r, first+o+i, got[i], want[i])
 			}
 		}
 	}
 	for r := range rows {
 		for i, v := range c[r*(n+3)+n:][:3] {
 			if v != 0 {
-				t.Fatalf("%d bits, %d rows: column %d behind the outputs of row %d is written: %v", m.Bits, rows, i, r, v)
+				t.Fatalf("%s, %d bits, %d rows: column %d behind the outputs of row %d is written: %v", set, m.Bits, rows, i, r, v)
 			}
 		}
 	}
@@ -102,14 +102,16 @@ func TestTilesOfUpperHalvesAgree(t *testing.T) {
 	for _, in := range inputs(1, 64, 193) {
 		for _, out := range []int{1, 16, 70, 128} {
 			m := src.matrix(ops.BF16, out, in, 0, 0, 0)
-			tiles := fma.Widest().Tile(&m, 16, make([]byte, fma.TileBytes(&m)))
-			sameWeights(t, m, *tiles)
-			if !fma.Widest().SuitsUpper(&m) {
-				continue
-			}
-			for rows := 1; rows <= fma.FewRows; rows++ {
-				for _, p := range []fma.Part{{N: min(out, 64), K: in}, {Row: (out - 1) / 16 * 16, N: out - (out-1)/16*16, K: in}} {
-					fewOnce(t, src, *tiles, p, rows)
+			for _, set := range fma.Sets() {
+				tiles := set.Tile(&m, 16, make([]byte, fma.TileBytes(&m)))
+				sameWeights(t, m, *tiles)
+				if !set.SuitsUpper(&m) {
+					continue
+				}
+				for rows := 1; rows <= fma.FewRows; rows++ {
+					for _, p := range []fma.Part{{N: min(out, 64), K: in}, {N: min(out, 40), K: in}, {Row: (out - 1) / 16 * 16, N: out - (out-1)/16*16, K: in}} {
+						fewOnce(t, src, set, *tiles, p, rows)
+					}
 				}
 			}
 		}

@@ -18,7 +18,7 @@ func main() {
 	for _, shape := range [][2]int{{8, 2}, {8, 1}, {4, 2}, {4, 1}, {2, 4}, {2, 2}, {2, 1}, {1, 8}, {1, 4}, {1, 2}, {1, 1}} {
 		dots(wide, shape[0], shape[1])
 	}
-	for _, shape := range [][2]int{{4, 2}, {2, 2}, {1, 4}, {1, 2}} {
+	for _, shape := range [][2]int{{4, 2}, {2, 4}, {2, 2}, {1, 8}, {1, 4}, {1, 2}} {
 		dots(narrow, shape[0], shape[1])
 	}
 	for _, bits := range []int{2, 3, 4, 6, 8} {
@@ -41,15 +41,23 @@ func main() {
 	for _, rows := range []int{4, 2, 1} {
 		for _, vecs := range []int{4, 2, 1} {
 			fewUpper(rows, vecs)
-			listed(rows, vecs)
+			listed(wide, rows, vecs)
 		}
+	}
+	for _, shape := range [][2]int{{4, 1}, {2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1}} {
+		fewUpper256(shape[0], shape[1])
+		listed(narrow, shape[0], 2*shape[1])
 	}
 	transpose("transpose512x32", 4, false)
 	transpose("transpose512x16", 2, false)
 	transpose("transposeListed512", 4, true)
 	gatherPairs()
 	near()
-	widenRows()
+	widenRows(wide)
+	widenRows(narrow)
+	transpose256("transpose256x32", 4)
+	transpose256("transpose256x16", 2)
+	transposeListed256()
 	for _, rows := range []int{8, 6, 4, 2} {
 		strip(rows, 2)
 		strip(rows, 1)

@@ -77,6 +77,17 @@ func pack() {
 		VMOVUPS(Mem{Base: rows[r], Index: at, Scale: 4}, low)
 		VINSERTF128(Imm(1), Mem{Base: rows[r+4], Index: at, Scale: 4}, low.AsY(), in[r])
 	}
+	transpose4(in, func(i int, v VecVirtual) { VMOVUPS(v, Mem{Base: dst, Disp: 32 * i}) })
+	ADDQ(U32(128), dst)
+	ADDQ(Imm(4), at)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// transpose4 transposes the 4x4 block in each half of four registers, and keeps what it has of column after column.
+func transpose4(in []VecVirtual, keep func(i int, v VecVirtual)) {
 	pairs := make([]VecVirtual, 4)
 	for i := range pairs {
 		pairs[i] = YMM()
@@ -92,12 +103,6 @@ func pack() {
 		} else {
 			VUNPCKHPD(pairs[2+i/2], pairs[i/2], out)
 		}
-		VMOVUPS(out, Mem{Base: dst, Disp: 32 * i})
+		keep(i, out)
 	}
-	ADDQ(U32(128), dst)
-	ADDQ(Imm(4), at)
-	JMP(LabelRef("loop"))
-	Label("done")
-	VZEROUPPER()
-	RET()
 }

@@ -125,18 +125,20 @@ func near() {
 }
 
 // widenRows widens bf16 that stand close together.
-func widenRows() {
-	kernel("widenRows512", "func(dst *float32, step int, src *byte, stride, n int)")
-	Doc("widenRows512 sets dst[i*step+j] to bf16 j of the row of src that begins i*stride bytes on, for j < 16 and i < n. It needs AVX-512F.")
+func widenRows(w isa) {
+	name := "widenRows" + w.name
+	kernel(name, "func(dst *float32, step int, src *byte, stride, n int)")
+	Doc(name + " sets dst[i*step+j] to bf16 j of the row of src that begins i*stride bytes on, for j < 16 and i < n. " + w.needs)
 	dst, step, src, stride, n := load("dst"), load("step"), load("src"), load("stride"), load("n")
 	SHLQ(Imm(2), step)
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
-	v := ZMM()
-	VPMOVZXWD(Mem{Base: src}, v)
-	VPSLLD(Imm(16), v, v)
-	VMOVUPS(v, Mem{Base: dst})
+	for at := 0; at < 64; at += w.bytes {
+		v := w.reg()
+		widenTo(v, Mem{Base: src, Disp: at / 2})
+		VMOVUPS(v, Mem{Base: dst, Disp: at})
+	}
 	ADDQ(stride, src)
 	ADDQ(step, dst)
 	DECQ(n)
