@@ -255,3 +255,165 @@ func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay 
 //
 //go:noescape
 func update512x1(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+
+// widen256 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func widen256(dst *float32, data *byte, n int)
+
+// widenHalves256 sets dst[i] to half i for i < n; n is a multiple of 16.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func widenHalves256(dst *float32, halves *uint16, n int)
+
+// widenCodes256 sets dst[32*g+i] to codes[32*g+i] * scales[g] for g < groups.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func widenCodes256(dst *float32, codes *int8, scales *uint16, groups int)
+
+// sigmoid256 sets x[i] to gain * sigmoid(x[i]*scale).
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func sigmoid256(x *float32, n int, scale float32, gain float32)
+
+// silu256 sets x[i] to silu(x[i]*scale).
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func silu256(x *float32, n int, scale float32)
+
+// swiGLU256 sets y[i] to silu(gate[i]) * up[i].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func swiGLU256(y *float32, gate *float32, up *float32, n int)
+
+// expBelow256 sets x[i] to exp32(x[i] - top), where none is above top.
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func expBelow256(x *float32, n int, top float32)
+
+// addScaled256 adds w * x[i] to y[i].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func addScaled256(y *float32, x *float32, n int, w float32)
+
+// addProduct256 adds u[i] * z[i] to y[i].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func addProduct256(y *float32, u *float32, z *float32, n int)
+
+// normScale256 sets y[i] to (x[i]*r) * scale[i].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func normScale256(y *float32, x *float32, scale *float32, n int, r float32)
+
+// softmax256 sets x[i] to exp32(x[i]*scale - top), where none is above top, and adds it to sums[i mod 16].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func softmax256(x *float32, n int, scale float32, top float32, sums *float64)
+
+// dots64x256 adds x[i]*y[i] to sums[i mod 16].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func dots64x256(x *float32, y *float32, n int, sums *float64)
+
+// largest256 sets top[i mod 16] to the largest x[i], or to itself if that is larger.
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func largest256(x *float32, n int, top *float32)
+
+// mix256 sets y[i] to share times the sum over streams g, ascending from zero, of sigmoid(u[g*stepU+i]) * z[g*stepZ+i].
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func mix256(y *float32, u *float32, stepU int, z *float32, stepZ int, streams int, n int, share float32)
+
+// positives256 sets y[i] to scale times the sum over heads h, ascending from zero, of x[h*step+i] where it is not negative.
+// n is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func positives256(y *float32, x *float32, step int, heads int, n int, scale float32)
+
+// gatherSum256x8 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 64.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherSum256x8(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// gatherAdd256x8 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 64.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherAdd256x8(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// decay256x8: S = g S, t = Sᵀ k for 64 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func decay256x8(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+
+// update256x8: S += k deltaᵀ, o = Sᵀ q for 64 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func update256x8(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+
+// gatherSum256x4 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 32.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherSum256x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// gatherAdd256x4 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 32.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherAdd256x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// decay256x4: S = g S, t = Sᵀ k for 32 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func decay256x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+
+// update256x4: S += k deltaᵀ, o = Sᵀ q for 32 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func update256x4(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+
+// gatherSum256x2 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 16.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherSum256x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// gatherAdd256x2 adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < 16.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func gatherAdd256x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+
+// decay256x2: S = g S, t = Sᵀ k for 16 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func decay256x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+
+// update256x2: S += k deltaᵀ, o = Sᵀ q for 16 columns of S, whose rows are stride floats apart.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func update256x2(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)

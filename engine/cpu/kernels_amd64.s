@@ -2669,3 +2669,1502 @@ done:
 	VMOVUPS Z1, (AX)
 	VZEROUPPER
 	RET
+
+// func widen256(dst *float32, data *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·widen256(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ data+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop:
+	CMPQ      DX, $0x10
+	JL        done
+	VPMOVZXWD (CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVZXWD 16(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	SUBQ      $0x10, DX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func widenHalves256(dst *float32, halves *uint16, n int)
+// Requires: AVX, F16C
+TEXT ·widenHalves256(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ halves+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop:
+	CMPQ      DX, $0x10
+	JL        done
+	VCVTPH2PS (CX), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(CX), Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	SUBQ      $0x10, DX
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func widenCodes256(dst *float32, codes *int8, scales *uint16, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·widenCodes256(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ groups+24(FP), BX
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VPBROADCASTW (DX), X0
+	VCVTPH2PS    X0, Y0
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x02, DX
+	ADDQ         $0x20, CX
+	ADDQ         $0x00000080, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	VZEROUPPER
+	RET
+
+DATA expConstants256<>+0(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+4(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+8(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+12(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+16(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+20(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+24(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+28(SB)/4, $0x3fb8aa3b
+DATA expConstants256<>+32(SB)/4, $0x4b400000
+DATA expConstants256<>+36(SB)/4, $0x4b400000
+DATA expConstants256<>+40(SB)/4, $0x4b400000
+DATA expConstants256<>+44(SB)/4, $0x4b400000
+DATA expConstants256<>+48(SB)/4, $0x4b400000
+DATA expConstants256<>+52(SB)/4, $0x4b400000
+DATA expConstants256<>+56(SB)/4, $0x4b400000
+DATA expConstants256<>+60(SB)/4, $0x4b400000
+DATA expConstants256<>+64(SB)/4, $0x3f318000
+DATA expConstants256<>+68(SB)/4, $0x3f318000
+DATA expConstants256<>+72(SB)/4, $0x3f318000
+DATA expConstants256<>+76(SB)/4, $0x3f318000
+DATA expConstants256<>+80(SB)/4, $0x3f318000
+DATA expConstants256<>+84(SB)/4, $0x3f318000
+DATA expConstants256<>+88(SB)/4, $0x3f318000
+DATA expConstants256<>+92(SB)/4, $0x3f318000
+DATA expConstants256<>+96(SB)/4, $0xb95e8083
+DATA expConstants256<>+100(SB)/4, $0xb95e8083
+DATA expConstants256<>+104(SB)/4, $0xb95e8083
+DATA expConstants256<>+108(SB)/4, $0xb95e8083
+DATA expConstants256<>+112(SB)/4, $0xb95e8083
+DATA expConstants256<>+116(SB)/4, $0xb95e8083
+DATA expConstants256<>+120(SB)/4, $0xb95e8083
+DATA expConstants256<>+124(SB)/4, $0xb95e8083
+DATA expConstants256<>+128(SB)/4, $0x39506967
+DATA expConstants256<>+132(SB)/4, $0x39506967
+DATA expConstants256<>+136(SB)/4, $0x39506967
+DATA expConstants256<>+140(SB)/4, $0x39506967
+DATA expConstants256<>+144(SB)/4, $0x39506967
+DATA expConstants256<>+148(SB)/4, $0x39506967
+DATA expConstants256<>+152(SB)/4, $0x39506967
+DATA expConstants256<>+156(SB)/4, $0x39506967
+DATA expConstants256<>+160(SB)/4, $0x3ab743ce
+DATA expConstants256<>+164(SB)/4, $0x3ab743ce
+DATA expConstants256<>+168(SB)/4, $0x3ab743ce
+DATA expConstants256<>+172(SB)/4, $0x3ab743ce
+DATA expConstants256<>+176(SB)/4, $0x3ab743ce
+DATA expConstants256<>+180(SB)/4, $0x3ab743ce
+DATA expConstants256<>+184(SB)/4, $0x3ab743ce
+DATA expConstants256<>+188(SB)/4, $0x3ab743ce
+DATA expConstants256<>+192(SB)/4, $0x3c088908
+DATA expConstants256<>+196(SB)/4, $0x3c088908
+DATA expConstants256<>+200(SB)/4, $0x3c088908
+DATA expConstants256<>+204(SB)/4, $0x3c088908
+DATA expConstants256<>+208(SB)/4, $0x3c088908
+DATA expConstants256<>+212(SB)/4, $0x3c088908
+DATA expConstants256<>+216(SB)/4, $0x3c088908
+DATA expConstants256<>+220(SB)/4, $0x3c088908
+DATA expConstants256<>+224(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+228(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+232(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+236(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+240(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+244(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+248(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+252(SB)/4, $0x3d2aa9c1
+DATA expConstants256<>+256(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+260(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+264(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+268(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+272(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+276(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+280(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+284(SB)/4, $0x3e2aaaaa
+DATA expConstants256<>+288(SB)/4, $0x3f000000
+DATA expConstants256<>+292(SB)/4, $0x3f000000
+DATA expConstants256<>+296(SB)/4, $0x3f000000
+DATA expConstants256<>+300(SB)/4, $0x3f000000
+DATA expConstants256<>+304(SB)/4, $0x3f000000
+DATA expConstants256<>+308(SB)/4, $0x3f000000
+DATA expConstants256<>+312(SB)/4, $0x3f000000
+DATA expConstants256<>+316(SB)/4, $0x3f000000
+DATA expConstants256<>+320(SB)/4, $0x3f800000
+DATA expConstants256<>+324(SB)/4, $0x3f800000
+DATA expConstants256<>+328(SB)/4, $0x3f800000
+DATA expConstants256<>+332(SB)/4, $0x3f800000
+DATA expConstants256<>+336(SB)/4, $0x3f800000
+DATA expConstants256<>+340(SB)/4, $0x3f800000
+DATA expConstants256<>+344(SB)/4, $0x3f800000
+DATA expConstants256<>+348(SB)/4, $0x3f800000
+DATA expConstants256<>+352(SB)/4, $0xc2ae999a
+DATA expConstants256<>+356(SB)/4, $0xc2ae999a
+DATA expConstants256<>+360(SB)/4, $0xc2ae999a
+DATA expConstants256<>+364(SB)/4, $0xc2ae999a
+DATA expConstants256<>+368(SB)/4, $0xc2ae999a
+DATA expConstants256<>+372(SB)/4, $0xc2ae999a
+DATA expConstants256<>+376(SB)/4, $0xc2ae999a
+DATA expConstants256<>+380(SB)/4, $0xc2ae999a
+DATA expConstants256<>+384(SB)/4, $0x80000000
+DATA expConstants256<>+388(SB)/4, $0x80000000
+DATA expConstants256<>+392(SB)/4, $0x80000000
+DATA expConstants256<>+396(SB)/4, $0x80000000
+DATA expConstants256<>+400(SB)/4, $0x80000000
+DATA expConstants256<>+404(SB)/4, $0x80000000
+DATA expConstants256<>+408(SB)/4, $0x80000000
+DATA expConstants256<>+412(SB)/4, $0x80000000
+GLOBL expConstants256<>(SB), RODATA|NOPTR, $416
+
+// func sigmoid256(x *float32, n int, scale float32, gain float32)
+// Requires: AVX, AVX2
+TEXT ·sigmoid256(SB), NOSPLIT, $0-24
+	VBROADCASTSS scale+16(FP), Y0
+	VBROADCASTSS gain+20(FP), Y1
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+
+loop:
+	CMPQ       CX, $0x10
+	JL         done
+	VMULPS     (AX), Y0, Y2
+	VORPS      expConstants256<>+384(SB), Y2, Y3
+	VMULPS     expConstants256<>+0(SB), Y3, Y4
+	VADDPS     expConstants256<>+32(SB), Y4, Y4
+	VSUBPS     expConstants256<>+32(SB), Y4, Y4
+	VMULPS     expConstants256<>+64(SB), Y4, Y6
+	VSUBPS     Y6, Y3, Y5
+	VMULPS     expConstants256<>+96(SB), Y4, Y6
+	VSUBPS     Y6, Y5, Y5
+	VMULPS     expConstants256<>+128(SB), Y5, Y7
+	VADDPS     expConstants256<>+160(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+192(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+224(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+256(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+288(SB), Y7, Y7
+	VMULPS     Y5, Y5, Y6
+	VMULPS     Y6, Y7, Y7
+	VADDPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+320(SB), Y7, Y7
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y7, Y7
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y3, Y3
+	VANDNPS    Y7, Y3, Y7
+	VMOVUPS    expConstants256<>+320(SB), Y3
+	VADDPS     Y7, Y3, Y4
+	VBLENDVPS  Y2, Y7, Y3, Y3
+	VDIVPS     Y4, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     32(AX), Y0, Y2
+	VORPS      expConstants256<>+384(SB), Y2, Y3
+	VMULPS     expConstants256<>+0(SB), Y3, Y4
+	VADDPS     expConstants256<>+32(SB), Y4, Y4
+	VSUBPS     expConstants256<>+32(SB), Y4, Y4
+	VMULPS     expConstants256<>+64(SB), Y4, Y6
+	VSUBPS     Y6, Y3, Y5
+	VMULPS     expConstants256<>+96(SB), Y4, Y6
+	VSUBPS     Y6, Y5, Y5
+	VMULPS     expConstants256<>+128(SB), Y5, Y7
+	VADDPS     expConstants256<>+160(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+192(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+224(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+256(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+288(SB), Y7, Y7
+	VMULPS     Y5, Y5, Y6
+	VMULPS     Y6, Y7, Y7
+	VADDPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+320(SB), Y7, Y7
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y7, Y7
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y3, Y3
+	VANDNPS    Y7, Y3, Y7
+	VMOVUPS    expConstants256<>+320(SB), Y3
+	VADDPS     Y7, Y3, Y4
+	VBLENDVPS  Y2, Y7, Y3, Y3
+	VDIVPS     Y4, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VMOVUPS    Y3, 32(AX)
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, CX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func silu256(x *float32, n int, scale float32)
+// Requires: AVX, AVX2
+TEXT ·silu256(SB), NOSPLIT, $0-20
+	VBROADCASTSS scale+16(FP), Y0
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+
+loop:
+	CMPQ       CX, $0x10
+	JL         done
+	VMULPS     (AX), Y0, Y1
+	VORPS      expConstants256<>+384(SB), Y1, Y2
+	VMULPS     expConstants256<>+0(SB), Y2, Y3
+	VADDPS     expConstants256<>+32(SB), Y3, Y3
+	VSUBPS     expConstants256<>+32(SB), Y3, Y3
+	VMULPS     expConstants256<>+64(SB), Y3, Y5
+	VSUBPS     Y5, Y2, Y4
+	VMULPS     expConstants256<>+96(SB), Y3, Y5
+	VSUBPS     Y5, Y4, Y4
+	VMULPS     expConstants256<>+128(SB), Y4, Y6
+	VADDPS     expConstants256<>+160(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+192(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+224(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+256(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+288(SB), Y6, Y6
+	VMULPS     Y4, Y4, Y5
+	VMULPS     Y5, Y6, Y6
+	VADDPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+320(SB), Y6, Y6
+	VCVTTPS2DQ Y3, Y3
+	VPSLLD     $0x17, Y3, Y3
+	VPADDD     Y3, Y6, Y6
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y2, Y2
+	VANDNPS    Y6, Y2, Y6
+	VMOVUPS    expConstants256<>+320(SB), Y2
+	VADDPS     Y6, Y2, Y3
+	VBLENDVPS  Y1, Y6, Y2, Y2
+	VDIVPS     Y3, Y2, Y2
+	VMULPS     Y2, Y1, Y2
+	VMOVUPS    Y2, (AX)
+	VMULPS     32(AX), Y0, Y1
+	VORPS      expConstants256<>+384(SB), Y1, Y2
+	VMULPS     expConstants256<>+0(SB), Y2, Y3
+	VADDPS     expConstants256<>+32(SB), Y3, Y3
+	VSUBPS     expConstants256<>+32(SB), Y3, Y3
+	VMULPS     expConstants256<>+64(SB), Y3, Y5
+	VSUBPS     Y5, Y2, Y4
+	VMULPS     expConstants256<>+96(SB), Y3, Y5
+	VSUBPS     Y5, Y4, Y4
+	VMULPS     expConstants256<>+128(SB), Y4, Y6
+	VADDPS     expConstants256<>+160(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+192(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+224(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+256(SB), Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+288(SB), Y6, Y6
+	VMULPS     Y4, Y4, Y5
+	VMULPS     Y5, Y6, Y6
+	VADDPS     Y4, Y6, Y6
+	VADDPS     expConstants256<>+320(SB), Y6, Y6
+	VCVTTPS2DQ Y3, Y3
+	VPSLLD     $0x17, Y3, Y3
+	VPADDD     Y3, Y6, Y6
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y2, Y2
+	VANDNPS    Y6, Y2, Y6
+	VMOVUPS    expConstants256<>+320(SB), Y2
+	VADDPS     Y6, Y2, Y3
+	VBLENDVPS  Y1, Y6, Y2, Y2
+	VDIVPS     Y3, Y2, Y2
+	VMULPS     Y2, Y1, Y2
+	VMOVUPS    Y2, 32(AX)
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, CX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func swiGLU256(y *float32, gate *float32, up *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·swiGLU256(SB), NOSPLIT, $0-32
+	MOVQ y+0(FP), AX
+	MOVQ gate+8(FP), CX
+	MOVQ up+16(FP), DX
+	MOVQ n+24(FP), BX
+
+loop:
+	CMPQ       BX, $0x10
+	JL         done
+	VMOVUPS    (CX), Y0
+	VORPS      expConstants256<>+384(SB), Y0, Y1
+	VMULPS     expConstants256<>+0(SB), Y1, Y2
+	VADDPS     expConstants256<>+32(SB), Y2, Y2
+	VSUBPS     expConstants256<>+32(SB), Y2, Y2
+	VMULPS     expConstants256<>+64(SB), Y2, Y4
+	VSUBPS     Y4, Y1, Y3
+	VMULPS     expConstants256<>+96(SB), Y2, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMULPS     expConstants256<>+128(SB), Y3, Y5
+	VADDPS     expConstants256<>+160(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+192(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+224(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+256(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+288(SB), Y5, Y5
+	VMULPS     Y3, Y3, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+320(SB), Y5, Y5
+	VCVTTPS2DQ Y2, Y2
+	VPSLLD     $0x17, Y2, Y2
+	VPADDD     Y2, Y5, Y5
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y1, Y1
+	VANDNPS    Y5, Y1, Y5
+	VMOVUPS    expConstants256<>+320(SB), Y1
+	VADDPS     Y5, Y1, Y2
+	VBLENDVPS  Y0, Y5, Y1, Y1
+	VDIVPS     Y2, Y1, Y1
+	VMULPS     Y1, Y0, Y1
+	VMULPS     (DX), Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMOVUPS    32(CX), Y0
+	VORPS      expConstants256<>+384(SB), Y0, Y1
+	VMULPS     expConstants256<>+0(SB), Y1, Y2
+	VADDPS     expConstants256<>+32(SB), Y2, Y2
+	VSUBPS     expConstants256<>+32(SB), Y2, Y2
+	VMULPS     expConstants256<>+64(SB), Y2, Y4
+	VSUBPS     Y4, Y1, Y3
+	VMULPS     expConstants256<>+96(SB), Y2, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMULPS     expConstants256<>+128(SB), Y3, Y5
+	VADDPS     expConstants256<>+160(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+192(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+224(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+256(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+288(SB), Y5, Y5
+	VMULPS     Y3, Y3, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+320(SB), Y5, Y5
+	VCVTTPS2DQ Y2, Y2
+	VPSLLD     $0x17, Y2, Y2
+	VPADDD     Y2, Y5, Y5
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y1, Y1
+	VANDNPS    Y5, Y1, Y5
+	VMOVUPS    expConstants256<>+320(SB), Y1
+	VADDPS     Y5, Y1, Y2
+	VBLENDVPS  Y0, Y5, Y1, Y1
+	VDIVPS     Y2, Y1, Y1
+	VMULPS     Y1, Y0, Y1
+	VMULPS     32(DX), Y1, Y1
+	VMOVUPS    Y1, 32(AX)
+	ADDQ       $0x40, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	SUBQ       $0x10, BX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func expBelow256(x *float32, n int, top float32)
+// Requires: AVX, AVX2
+TEXT ·expBelow256(SB), NOSPLIT, $0-20
+	VBROADCASTSS top+16(FP), Y0
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+
+loop:
+	CMPQ       CX, $0x10
+	JL         done
+	VMOVUPS    (AX), Y1
+	VSUBPS     Y0, Y1, Y1
+	VMULPS     expConstants256<>+0(SB), Y1, Y2
+	VADDPS     expConstants256<>+32(SB), Y2, Y2
+	VSUBPS     expConstants256<>+32(SB), Y2, Y2
+	VMULPS     expConstants256<>+64(SB), Y2, Y4
+	VSUBPS     Y4, Y1, Y3
+	VMULPS     expConstants256<>+96(SB), Y2, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMULPS     expConstants256<>+128(SB), Y3, Y5
+	VADDPS     expConstants256<>+160(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+192(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+224(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+256(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+288(SB), Y5, Y5
+	VMULPS     Y3, Y3, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+320(SB), Y5, Y5
+	VCVTTPS2DQ Y2, Y2
+	VPSLLD     $0x17, Y2, Y2
+	VPADDD     Y2, Y5, Y5
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y1, Y1
+	VANDNPS    Y5, Y1, Y5
+	VMOVUPS    Y5, (AX)
+	VMOVUPS    32(AX), Y1
+	VSUBPS     Y0, Y1, Y1
+	VMULPS     expConstants256<>+0(SB), Y1, Y2
+	VADDPS     expConstants256<>+32(SB), Y2, Y2
+	VSUBPS     expConstants256<>+32(SB), Y2, Y2
+	VMULPS     expConstants256<>+64(SB), Y2, Y4
+	VSUBPS     Y4, Y1, Y3
+	VMULPS     expConstants256<>+96(SB), Y2, Y4
+	VSUBPS     Y4, Y3, Y3
+	VMULPS     expConstants256<>+128(SB), Y3, Y5
+	VADDPS     expConstants256<>+160(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+192(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+224(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+256(SB), Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+288(SB), Y5, Y5
+	VMULPS     Y3, Y3, Y4
+	VMULPS     Y4, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VADDPS     expConstants256<>+320(SB), Y5, Y5
+	VCVTTPS2DQ Y2, Y2
+	VPSLLD     $0x17, Y2, Y2
+	VPADDD     Y2, Y5, Y5
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y1, Y1
+	VANDNPS    Y5, Y1, Y5
+	VMOVUPS    Y5, 32(AX)
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, CX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func addScaled256(y *float32, x *float32, n int, w float32)
+// Requires: AVX
+TEXT ·addScaled256(SB), NOSPLIT, $0-28
+	VBROADCASTSS w+24(FP), Y0
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+
+loop:
+	CMPQ    DX, $0x10
+	JL      done
+	VMULPS  (CX), Y0, Y1
+	VADDPS  (AX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  32(CX), Y0, Y1
+	VADDPS  32(AX), Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x10, DX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func addProduct256(y *float32, u *float32, z *float32, n int)
+// Requires: AVX
+TEXT ·addProduct256(SB), NOSPLIT, $0-32
+	MOVQ y+0(FP), AX
+	MOVQ u+8(FP), CX
+	MOVQ z+16(FP), DX
+	MOVQ n+24(FP), BX
+
+loop:
+	CMPQ    BX, $0x10
+	JL      done
+	VMOVUPS (CX), Y0
+	VMULPS  (DX), Y0, Y0
+	VADDPS  (AX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(CX), Y0
+	VMULPS  32(DX), Y0, Y0
+	VADDPS  32(AX), Y0, Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, BX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func normScale256(y *float32, x *float32, scale *float32, n int, r float32)
+// Requires: AVX
+TEXT ·normScale256(SB), NOSPLIT, $0-36
+	VBROADCASTSS r+32(FP), Y0
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         scale+16(FP), DX
+	MOVQ         n+24(FP), BX
+
+loop:
+	CMPQ    BX, $0x10
+	JL      done
+	VMULPS  (CX), Y0, Y1
+	VMULPS  (DX), Y1, Y1
+	VMOVUPS Y1, (AX)
+	VMULPS  32(CX), Y0, Y1
+	VMULPS  32(DX), Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	SUBQ    $0x10, BX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func softmax256(x *float32, n int, scale float32, top float32, sums *float64)
+// Requires: AVX, AVX2
+TEXT ·softmax256(SB), NOSPLIT, $0-32
+	VBROADCASTSS scale+16(FP), Y0
+	VBROADCASTSS top+20(FP), Y1
+	MOVQ         sums+24(FP), AX
+	VMOVUPD      (AX), Y2
+	VMOVUPD      32(AX), Y3
+	VMOVUPD      64(AX), Y4
+	VMOVUPD      96(AX), Y5
+	MOVQ         x+0(FP), CX
+	MOVQ         n+8(FP), DX
+
+loop:
+	CMPQ         DX, $0x10
+	JL           done
+	VMULPS       (CX), Y0, Y6
+	VSUBPS       Y1, Y6, Y6
+	VMULPS       expConstants256<>+0(SB), Y6, Y7
+	VADDPS       expConstants256<>+32(SB), Y7, Y7
+	VSUBPS       expConstants256<>+32(SB), Y7, Y7
+	VMULPS       expConstants256<>+64(SB), Y7, Y9
+	VSUBPS       Y9, Y6, Y8
+	VMULPS       expConstants256<>+96(SB), Y7, Y9
+	VSUBPS       Y9, Y8, Y8
+	VMULPS       expConstants256<>+128(SB), Y8, Y10
+	VADDPS       expConstants256<>+160(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+192(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+224(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+256(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+288(SB), Y10, Y10
+	VMULPS       Y8, Y8, Y9
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+320(SB), Y10, Y10
+	VCVTTPS2DQ   Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VPADDD       Y7, Y10, Y10
+	VCMPPS       $0x01, expConstants256<>+352(SB), Y6, Y6
+	VANDNPS      Y10, Y6, Y10
+	VMOVUPS      Y10, (CX)
+	VEXTRACTF128 $0x01, Y10, X6
+	VCVTPS2PD    X10, Y7
+	VCVTPS2PD    X6, Y6
+	VADDPD       Y7, Y2, Y2
+	VADDPD       Y6, Y3, Y3
+	VMULPS       32(CX), Y0, Y6
+	VSUBPS       Y1, Y6, Y6
+	VMULPS       expConstants256<>+0(SB), Y6, Y7
+	VADDPS       expConstants256<>+32(SB), Y7, Y7
+	VSUBPS       expConstants256<>+32(SB), Y7, Y7
+	VMULPS       expConstants256<>+64(SB), Y7, Y9
+	VSUBPS       Y9, Y6, Y8
+	VMULPS       expConstants256<>+96(SB), Y7, Y9
+	VSUBPS       Y9, Y8, Y8
+	VMULPS       expConstants256<>+128(SB), Y8, Y10
+	VADDPS       expConstants256<>+160(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+192(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+224(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+256(SB), Y10, Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+288(SB), Y10, Y10
+	VMULPS       Y8, Y8, Y9
+	VMULPS       Y9, Y10, Y10
+	VADDPS       Y8, Y10, Y10
+	VADDPS       expConstants256<>+320(SB), Y10, Y10
+	VCVTTPS2DQ   Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VPADDD       Y7, Y10, Y10
+	VCMPPS       $0x01, expConstants256<>+352(SB), Y6, Y6
+	VANDNPS      Y10, Y6, Y10
+	VMOVUPS      Y10, 32(CX)
+	VEXTRACTF128 $0x01, Y10, X6
+	VCVTPS2PD    X10, Y7
+	VCVTPS2PD    X6, Y6
+	VADDPD       Y7, Y4, Y4
+	VADDPD       Y6, Y5, Y5
+	ADDQ         $0x40, CX
+	SUBQ         $0x10, DX
+	JMP          loop
+
+done:
+	VMOVUPD Y2, (AX)
+	VMOVUPD Y3, 32(AX)
+	VMOVUPD Y4, 64(AX)
+	VMOVUPD Y5, 96(AX)
+	VZEROUPPER
+	RET
+
+// func dots64x256(x *float32, y *float32, n int, sums *float64)
+// Requires: AVX, FMA3
+TEXT ·dots64x256(SB), NOSPLIT, $0-32
+	MOVQ    sums+24(FP), AX
+	VMOVUPD (AX), Y0
+	VMOVUPD 32(AX), Y1
+	VMOVUPD 64(AX), Y2
+	VMOVUPD 96(AX), Y3
+	MOVQ    x+0(FP), CX
+	MOVQ    y+8(FP), DX
+	MOVQ    n+16(FP), BX
+
+loop:
+	CMPQ         BX, $0x10
+	JL           done
+	VMOVUPS      (CX), Y4
+	VMOVUPS      (DX), Y5
+	VEXTRACTF128 $0x01, Y4, X6
+	VCVTPS2PD    X4, Y4
+	VCVTPS2PD    X6, Y6
+	VEXTRACTF128 $0x01, Y5, X7
+	VCVTPS2PD    X5, Y5
+	VCVTPS2PD    X7, Y7
+	VFMADD231PD  Y4, Y5, Y0
+	VFMADD231PD  Y6, Y7, Y1
+	VMOVUPS      32(CX), Y4
+	VMOVUPS      32(DX), Y5
+	VEXTRACTF128 $0x01, Y4, X6
+	VCVTPS2PD    X4, Y4
+	VCVTPS2PD    X6, Y6
+	VEXTRACTF128 $0x01, Y5, X7
+	VCVTPS2PD    X5, Y5
+	VCVTPS2PD    X7, Y7
+	VFMADD231PD  Y4, Y5, Y2
+	VFMADD231PD  Y6, Y7, Y3
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	SUBQ         $0x10, BX
+	JMP          loop
+
+done:
+	VMOVUPD Y0, (AX)
+	VMOVUPD Y1, 32(AX)
+	VMOVUPD Y2, 64(AX)
+	VMOVUPD Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func largest256(x *float32, n int, top *float32)
+// Requires: AVX
+TEXT ·largest256(SB), NOSPLIT, $0-24
+	MOVQ    top+16(FP), AX
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    x+0(FP), CX
+	MOVQ    n+8(FP), DX
+
+loop:
+	CMPQ   DX, $0x10
+	JL     done
+	VMAXPS (CX), Y0, Y0
+	VMAXPS 32(CX), Y1, Y1
+	ADDQ   $0x40, CX
+	SUBQ   $0x10, DX
+	JMP    loop
+
+done:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func mix256(y *float32, u *float32, stepU int, z *float32, stepZ int, streams int, n int, share float32)
+// Requires: AVX, AVX2
+TEXT ·mix256(SB), NOSPLIT, $0-60
+	MOVQ         y+0(FP), AX
+	MOVQ         u+8(FP), CX
+	MOVQ         z+24(FP), DX
+	MOVQ         stepU+16(FP), BX
+	MOVQ         stepZ+32(FP), SI
+	SHLQ         $0x02, BX
+	SHLQ         $0x02, SI
+	MOVQ         streams+40(FP), DI
+	MOVQ         n+48(FP), R8
+	VBROADCASTSS share+56(FP), Y0
+
+loop:
+	CMPQ   R8, $0x08
+	JL     done
+	VXORPS Y1, Y1, Y1
+	MOVQ   CX, R10
+	MOVQ   DX, R11
+	MOVQ   DI, R9
+
+stream:
+	VMOVUPS    (R10), Y2
+	VORPS      expConstants256<>+384(SB), Y2, Y3
+	VMULPS     expConstants256<>+0(SB), Y3, Y4
+	VADDPS     expConstants256<>+32(SB), Y4, Y4
+	VSUBPS     expConstants256<>+32(SB), Y4, Y4
+	VMULPS     expConstants256<>+64(SB), Y4, Y6
+	VSUBPS     Y6, Y3, Y5
+	VMULPS     expConstants256<>+96(SB), Y4, Y6
+	VSUBPS     Y6, Y5, Y5
+	VMULPS     expConstants256<>+128(SB), Y5, Y7
+	VADDPS     expConstants256<>+160(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+192(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+224(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+256(SB), Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+288(SB), Y7, Y7
+	VMULPS     Y5, Y5, Y6
+	VMULPS     Y6, Y7, Y7
+	VADDPS     Y5, Y7, Y7
+	VADDPS     expConstants256<>+320(SB), Y7, Y7
+	VCVTTPS2DQ Y4, Y4
+	VPSLLD     $0x17, Y4, Y4
+	VPADDD     Y4, Y7, Y7
+	VCMPPS     $0x01, expConstants256<>+352(SB), Y3, Y3
+	VANDNPS    Y7, Y3, Y7
+	VMOVUPS    expConstants256<>+320(SB), Y3
+	VADDPS     Y7, Y3, Y4
+	VBLENDVPS  Y2, Y7, Y3, Y3
+	VDIVPS     Y4, Y3, Y3
+	VMULPS     (R11), Y3, Y3
+	VADDPS     Y3, Y1, Y1
+	ADDQ       BX, R10
+	ADDQ       SI, R11
+	DECQ       R9
+	JNZ        stream
+	VMULPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	ADDQ       $0x20, AX
+	ADDQ       $0x20, CX
+	ADDQ       $0x20, DX
+	SUBQ       $0x08, R8
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func positives256(y *float32, x *float32, step int, heads int, n int, scale float32)
+// Requires: AVX
+TEXT ·positives256(SB), NOSPLIT, $0-44
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         step+16(FP), DX
+	SHLQ         $0x02, DX
+	MOVQ         heads+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VBROADCASTSS scale+40(FP), Y0
+	VXORPS       Y1, Y1, Y1
+
+loop:
+	CMPQ   SI, $0x08
+	JL     done
+	VXORPS Y2, Y2, Y2
+	MOVQ   CX, R8
+	MOVQ   BX, DI
+
+head:
+	VMAXPS  (R8), Y1, Y3
+	VADDPS  Y3, Y2, Y2
+	ADDQ    DX, R8
+	DECQ    DI
+	JNZ     head
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	SUBQ    $0x08, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func gatherSum256x8(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherSum256x8(SB), NOSPLIT, $0-48
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   weights+8(FP), AX
+	MOVQ   rows+16(FP), CX
+	MOVQ   tokens+24(FP), DX
+	MOVQ   n+32(FP), BX
+	MOVQ   stride+40(FP), SI
+	SHLQ   $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y8
+	VMULPS       (CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y1, Y1
+	VMULPS       64(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y2, Y2
+	VMULPS       96(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y3, Y3
+	VMULPS       128(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       160(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y5, Y5
+	VMULPS       192(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y6, Y6
+	VMULPS       224(CX)(DI*1), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd256x8(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherAdd256x8(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y8
+	VMULPS       (CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y1, Y1
+	VMULPS       64(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y2, Y2
+	VMULPS       96(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y3, Y3
+	VMULPS       128(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y4, Y4
+	VMULPS       160(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y5, Y5
+	VMULPS       192(CX)(DI*1), Y8, Y9
+	VADDPS       Y9, Y6, Y6
+	VMULPS       224(CX)(DI*1), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func decay256x8(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// Requires: AVX
+TEXT ·decay256x8(SB), NOSPLIT, $0-44
+	VBROADCASTSS decay+40(FP), Y0
+	MOVQ         s+0(FP), AX
+	MOVQ         k+16(FP), CX
+	MOVQ         rows+24(FP), DX
+	MOVQ         stride+32(FP), BX
+	SHLQ         $0x02, BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+
+loop:
+	TESTQ        DX, DX
+	JZ           done
+	VBROADCASTSS (CX), Y9
+	VMULPS       (AX), Y0, Y10
+	VMOVUPS      Y10, (AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y1, Y1
+	VMULPS       32(AX), Y0, Y10
+	VMOVUPS      Y10, 32(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       64(AX), Y0, Y10
+	VMOVUPS      Y10, 64(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y3, Y3
+	VMULPS       96(AX), Y0, Y10
+	VMOVUPS      Y10, 96(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       128(AX), Y0, Y10
+	VMOVUPS      Y10, 128(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y5, Y5
+	VMULPS       160(AX), Y0, Y10
+	VMOVUPS      Y10, 160(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       192(AX), Y0, Y10
+	VMOVUPS      Y10, 192(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       224(AX), Y0, Y10
+	VMOVUPS      Y10, 224(AX)
+	VMULPS       Y10, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	ADDQ         BX, AX
+	ADDQ         $0x04, CX
+	DECQ         DX
+	JMP          loop
+
+done:
+	MOVQ    t+8(FP), AX
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 32(AX)
+	VMOVUPS Y3, 64(AX)
+	VMOVUPS Y4, 96(AX)
+	VMOVUPS Y5, 128(AX)
+	VMOVUPS Y6, 160(AX)
+	VMOVUPS Y7, 192(AX)
+	VMOVUPS Y8, 224(AX)
+	VZEROUPPER
+	RET
+
+// func update256x8(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+// Requires: AVX
+TEXT ·update256x8(SB), NOSPLIT, $0-56
+	MOVQ   s+0(FP), AX
+	MOVQ   k+24(FP), CX
+	MOVQ   q+32(FP), DX
+	MOVQ   rows+40(FP), BX
+	MOVQ   stride+48(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   delta+16(FP), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VBROADCASTSS (CX), Y8
+	VBROADCASTSS (DX), Y9
+	VMULPS       (DI), Y8, Y10
+	VADDPS       (AX), Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y0, Y0
+	VMULPS       32(DI), Y8, Y10
+	VADDPS       32(AX), Y10, Y10
+	VMOVUPS      Y10, 32(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y1, Y1
+	VMULPS       64(DI), Y8, Y10
+	VADDPS       64(AX), Y10, Y10
+	VMOVUPS      Y10, 64(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y2, Y2
+	VMULPS       96(DI), Y8, Y10
+	VADDPS       96(AX), Y10, Y10
+	VMOVUPS      Y10, 96(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y3, Y3
+	VMULPS       128(DI), Y8, Y10
+	VADDPS       128(AX), Y10, Y10
+	VMOVUPS      Y10, 128(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y4, Y4
+	VMULPS       160(DI), Y8, Y10
+	VADDPS       160(AX), Y10, Y10
+	VMOVUPS      Y10, 160(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y5, Y5
+	VMULPS       192(DI), Y8, Y10
+	VADDPS       192(AX), Y10, Y10
+	VMOVUPS      Y10, 192(AX)
+	VMULPS       Y10, Y9, Y10
+	VADDPS       Y10, Y6, Y6
+	VMULPS       224(DI), Y8, Y8
+	VADDPS       224(AX), Y8, Y8
+	VMOVUPS      Y8, 224(AX)
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         SI, AX
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    o+8(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func gatherSum256x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherSum256x4(SB), NOSPLIT, $0-48
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   weights+8(FP), AX
+	MOVQ   rows+16(FP), CX
+	MOVQ   tokens+24(FP), DX
+	MOVQ   n+32(FP), BX
+	MOVQ   stride+40(FP), SI
+	SHLQ   $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y4
+	VMULPS       (CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VMULPS       64(CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       96(CX)(DI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd256x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherAdd256x4(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y4
+	VMULPS       (CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y1, Y1
+	VMULPS       64(CX)(DI*1), Y4, Y5
+	VADDPS       Y5, Y2, Y2
+	VMULPS       96(CX)(DI*1), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func decay256x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// Requires: AVX
+TEXT ·decay256x4(SB), NOSPLIT, $0-44
+	VBROADCASTSS decay+40(FP), Y0
+	MOVQ         s+0(FP), AX
+	MOVQ         k+16(FP), CX
+	MOVQ         rows+24(FP), DX
+	MOVQ         stride+32(FP), BX
+	SHLQ         $0x02, BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+
+loop:
+	TESTQ        DX, DX
+	JZ           done
+	VBROADCASTSS (CX), Y5
+	VMULPS       (AX), Y0, Y6
+	VMOVUPS      Y6, (AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       32(AX), Y0, Y6
+	VMOVUPS      Y6, 32(AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y2, Y2
+	VMULPS       64(AX), Y0, Y6
+	VMOVUPS      Y6, 64(AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y3, Y3
+	VMULPS       96(AX), Y0, Y6
+	VMOVUPS      Y6, 96(AX)
+	VMULPS       Y6, Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	ADDQ         BX, AX
+	ADDQ         $0x04, CX
+	DECQ         DX
+	JMP          loop
+
+done:
+	MOVQ    t+8(FP), AX
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 32(AX)
+	VMOVUPS Y3, 64(AX)
+	VMOVUPS Y4, 96(AX)
+	VZEROUPPER
+	RET
+
+// func update256x4(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+// Requires: AVX
+TEXT ·update256x4(SB), NOSPLIT, $0-56
+	MOVQ   s+0(FP), AX
+	MOVQ   k+24(FP), CX
+	MOVQ   q+32(FP), DX
+	MOVQ   rows+40(FP), BX
+	MOVQ   stride+48(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   delta+16(FP), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VBROADCASTSS (CX), Y4
+	VBROADCASTSS (DX), Y5
+	VMULPS       (DI), Y4, Y6
+	VADDPS       (AX), Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y0, Y0
+	VMULPS       32(DI), Y4, Y6
+	VADDPS       32(AX), Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       64(DI), Y4, Y6
+	VADDPS       64(AX), Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	VMULPS       Y6, Y5, Y6
+	VADDPS       Y6, Y2, Y2
+	VMULPS       96(DI), Y4, Y4
+	VADDPS       96(AX), Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         SI, AX
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    o+8(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func gatherSum256x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherSum256x2(SB), NOSPLIT, $0-48
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   weights+8(FP), AX
+	MOVQ   rows+16(FP), CX
+	MOVQ   tokens+24(FP), DX
+	MOVQ   n+32(FP), BX
+	MOVQ   stride+40(FP), SI
+	SHLQ   $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y2
+	VMULPS       (CX)(DI*1), Y2, Y3
+	VADDPS       Y3, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func gatherAdd256x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
+// Requires: AVX
+TEXT ·gatherAdd256x2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    weights+8(FP), AX
+	MOVQ    rows+16(FP), CX
+	MOVQ    tokens+24(FP), DX
+	MOVQ    n+32(FP), BX
+	MOVQ    stride+40(FP), SI
+	SHLQ    $0x02, SI
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	MOVLQSX      (DX), DI
+	IMULQ        SI, DI
+	VBROADCASTSS (AX), Y2
+	VMULPS       (CX)(DI*1), Y2, Y3
+	VADDPS       Y3, Y0, Y0
+	VMULPS       32(CX)(DI*1), Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    out+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func decay256x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// Requires: AVX
+TEXT ·decay256x2(SB), NOSPLIT, $0-44
+	VBROADCASTSS decay+40(FP), Y0
+	MOVQ         s+0(FP), AX
+	MOVQ         k+16(FP), CX
+	MOVQ         rows+24(FP), DX
+	MOVQ         stride+32(FP), BX
+	SHLQ         $0x02, BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+
+loop:
+	TESTQ        DX, DX
+	JZ           done
+	VBROADCASTSS (CX), Y3
+	VMULPS       (AX), Y0, Y4
+	VMOVUPS      Y4, (AX)
+	VMULPS       Y4, Y3, Y4
+	VADDPS       Y4, Y1, Y1
+	VMULPS       32(AX), Y0, Y4
+	VMOVUPS      Y4, 32(AX)
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	ADDQ         BX, AX
+	ADDQ         $0x04, CX
+	DECQ         DX
+	JMP          loop
+
+done:
+	MOVQ    t+8(FP), AX
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 32(AX)
+	VZEROUPPER
+	RET
+
+// func update256x2(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
+// Requires: AVX
+TEXT ·update256x2(SB), NOSPLIT, $0-56
+	MOVQ   s+0(FP), AX
+	MOVQ   k+24(FP), CX
+	MOVQ   q+32(FP), DX
+	MOVQ   rows+40(FP), BX
+	MOVQ   stride+48(FP), SI
+	SHLQ   $0x02, SI
+	MOVQ   delta+16(FP), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+loop:
+	TESTQ        BX, BX
+	JZ           done
+	VBROADCASTSS (CX), Y2
+	VBROADCASTSS (DX), Y3
+	VMULPS       (DI), Y2, Y4
+	VADDPS       (AX), Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VMULPS       Y4, Y3, Y4
+	VADDPS       Y4, Y0, Y0
+	VMULPS       32(DI), Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VMULPS       Y2, Y3, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         SI, AX
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JMP          loop
+
+done:
+	MOVQ    o+8(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VZEROUPPER
+	RET

@@ -7,11 +7,12 @@ type vector uint8
 
 const (
 	plain  vector = iota // Go
-	avx                  // 256-bit registers
+	avx                  // 256-bit registers, for sums alone
+	avx2                 // the same with integers, fused multiply-add and halves
 	avx512               // 512-bit registers
 )
 
-func (v vector) String() string { return [...]string{"plain", "avx", "avx512"}[v] }
+func (v vector) String() string { return [...]string{"plain", "avx", "avx2", "avx512"}[v] }
 
 // lanes is how many outputs a panel holds side by side.
 const lanes = 32

@@ -62,42 +62,46 @@ func scores512(heads int) {
 	RET()
 }
 
-// gatherSum512 is a weighted sum of rows that a list names, 16*w columns of it.
-func gatherSum512(w int) {
-	name := fmt.Sprintf("gatherSum512x%d", w)
-	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
-	Doc(fmt.Sprintf("%s sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
-	gatherRows(zeros(w))
+// columns is the columns that n registers of a row hold, and the name of a kernel for them: base512x4 has 64, as base256x8 has.
+func (w width) columns(base string, n int) (columns int, name string) {
+	return n * w.floats(), fmt.Sprint(w.name(base), "x", n)
 }
 
-// gatherAdd512 goes on with such a sum.
-func gatherAdd512(w int) {
-	name := fmt.Sprintf("gatherAdd512x%d", w)
+// gatherSum is a weighted sum of rows that a list names, n registers of it.
+func (w width) gatherSum(n int) {
+	columns, name := w.columns("gatherSum", n)
 	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
-	Doc(fmt.Sprintf("%s adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, 16*w), "It needs AVX-512F.")
-	out, acc := Load(Param("out"), GP64()), make([]VecVirtual, w)
+	Doc(fmt.Sprintf("%s sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, columns), w.needs())
+	w.gatherRows(w.zeros(n))
+}
+
+// gatherAdd goes on with such a sum.
+func (w width) gatherAdd(n int) {
+	columns, name := w.columns("gatherAdd", n)
+	kernel(name, "func(out, weights, rows *float32, tokens *int32, n, stride int)")
+	Doc(fmt.Sprintf("%s adds to out[c], one after the other for t < n ascending, weights[t] * rows[tokens[t]*stride+c] for c < %d.", name, columns), w.needs())
+	out, acc := Load(Param("out"), GP64()), w.registers(n)
 	for i := range acc {
-		acc[i] = ZMM()
-		VMOVUPS(Mem{Base: out, Disp: 64 * i}, acc[i])
+		VMOVUPS(Mem{Base: out, Disp: w.bytes(i)}, acc[i])
 	}
-	gatherRows(acc)
+	w.gatherRows(acc)
 }
 
 // gatherRows adds the rows to acc, which goes to out.
-func gatherRows(acc []VecVirtual) {
+func (w width) gatherRows(acc []VecVirtual) {
 	weights, rows, tokens := Load(Param("weights"), GP64()), Load(Param("rows"), GP64()), Load(Param("tokens"), GP64())
 	n, stride := Load(Param("n"), GP64()), Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
-	at, weight := GP64(), ZMM()
+	at, weight := GP64(), w.register()
 	MOVLQSX(Mem{Base: tokens}, at)
 	IMULQ(stride, at)
 	VBROADCASTSS(Mem{Base: weights}, weight)
 	for i := range acc {
-		t := ZMM()
-		VMULPS(Mem{Base: rows, Index: at, Scale: 1, Disp: 64 * i}, weight, t)
+		t := w.register()
+		VMULPS(Mem{Base: rows, Index: at, Scale: 1, Disp: w.bytes(i)}, weight, t)
 		VADDPS(t, acc[i], acc[i])
 	}
 	ADDQ(Imm(4), tokens)
@@ -105,45 +109,28 @@ func gatherRows(acc []VecVirtual) {
 	DECQ(n)
 	JMP(LabelRef("loop"))
 	Label("done")
-	store(Load(Param("out"), GP64()), acc)
+	w.store(Load(Param("out"), GP64()), acc)
 }
 
-func zeros(w int) []VecVirtual {
-	acc := make([]VecVirtual, w)
-	for i := range acc {
-		acc[i] = ZMM()
-		VPXORD(acc[i], acc[i], acc[i])
-	}
-	return acc
-}
-
-// store writes the accumulators and returns.
-func store(to Register, acc []VecVirtual) {
-	for i := range acc {
-		VMOVUPS(acc[i], Mem{Base: to, Disp: 64 * i})
-	}
-	VZEROUPPER()
-	RET()
-}
-
-// decay512 is the first half of a step of the delta rule for 16*w columns of the state.
-func decay512(w int) {
-	name := fmt.Sprintf("decay512x%d", w)
+// decay is the first half of a step of the delta rule for n registers of columns of the state.
+func (w width) decay(n int) {
+	columns, name := w.columns("decay", n)
 	kernel(name, "func(s, t, k *float32, rows, stride int, decay float32)")
-	Doc(fmt.Sprintf("%s: S = g S, t = Sᵀ k for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
-	decay := broadcast("decay")
+	Doc(fmt.Sprintf("%s: S = g S, t = Sᵀ k for %d columns of S, whose rows are stride floats apart.", name, columns), w.needs())
+	decay := w.broadcast("decay")
 	s, k := Load(Param("s"), GP64()), Load(Param("k"), GP64())
 	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
-	acc := zeros(w)
+	acc := w.zeros(n)
 	Label("loop")
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
+	key := w.factor(Mem{Base: k})
 	for i := range acc {
-		v, t := ZMM(), ZMM()
-		VMULPS(Mem{Base: s, Disp: 64 * i}, decay, v)
-		VMOVUPS(v, Mem{Base: s, Disp: 64 * i})
-		VMULPS_BCST(Mem{Base: k}, v, t)
+		v, t := w.register(), w.register()
+		VMULPS(Mem{Base: s, Disp: w.bytes(i)}, decay, v)
+		VMOVUPS(v, Mem{Base: s, Disp: w.bytes(i)})
+		key.times(v, t)
 		VADDPS(t, acc[i], acc[i])
 	}
 	ADDQ(stride, s)
@@ -151,33 +138,29 @@ func decay512(w int) {
 	DECQ(rows)
 	JMP(LabelRef("loop"))
 	Label("done")
-	store(Load(Param("t"), GP64()), acc)
+	w.store(Load(Param("t"), GP64()), acc)
 }
 
-// update512 is the second half.
-func update512(w int) {
-	name := fmt.Sprintf("update512x%d", w)
+// update is the second half.
+func (w width) update(n int) {
+	columns, name := w.columns("update", n)
 	kernel(name, "func(s, o, delta, k, q *float32, rows, stride int)")
-	Doc(fmt.Sprintf("%s: S += k deltaᵀ, o = Sᵀ q for %d columns of S, whose rows are stride floats apart.", name, 16*w), "It needs AVX-512F.")
+	Doc(fmt.Sprintf("%s: S += k deltaᵀ, o = Sᵀ q for %d columns of S, whose rows are stride floats apart.", name, columns), w.needs())
 	s, k, q := Load(Param("s"), GP64()), Load(Param("k"), GP64()), Load(Param("q"), GP64())
 	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
-	from := Load(Param("delta"), GP64())
-	delta := make([]VecVirtual, w)
-	for i := range delta {
-		delta[i] = ZMM()
-		VMOVUPS(Mem{Base: from, Disp: 64 * i}, delta[i])
-	}
-	acc := zeros(w)
+	delta := w.rowAt(Load(Param("delta"), GP64()), n)
+	acc := w.zeros(n)
 	Label("loop")
 	TESTQ(rows, rows)
 	JZ(LabelRef("done"))
+	key, query := w.factor(Mem{Base: k}), w.factor(Mem{Base: q})
 	for i := range acc {
-		v, t := ZMM(), ZMM()
-		VMULPS_BCST(Mem{Base: k}, delta[i], v)
-		VADDPS(Mem{Base: s, Disp: 64 * i}, v, v)
-		VMOVUPS(v, Mem{Base: s, Disp: 64 * i})
-		VMULPS_BCST(Mem{Base: q}, v, t)
+		v, t := w.register(), w.register()
+		key.times(delta[i], v)
+		VADDPS(Mem{Base: s, Disp: w.bytes(i)}, v, v)
+		VMOVUPS(v, Mem{Base: s, Disp: w.bytes(i)})
+		query.times(v, t)
 		VADDPS(t, acc[i], acc[i])
 	}
 	ADDQ(stride, s)
@@ -186,5 +169,20 @@ func update512(w int) {
 	DECQ(rows)
 	JMP(LabelRef("loop"))
 	Label("done")
-	store(Load(Param("o"), GP64()), acc)
+	w.store(Load(Param("o"), GP64()), acc)
+}
+
+// rowAt is n registers of a row that is used again and again; the 16 narrow registers have no room for it, and it is read from where it is.
+func (w width) rowAt(from Register, n int) []Op {
+	row := make([]Op, n)
+	for i := range row {
+		at := Mem{Base: from, Disp: w.bytes(i)}
+		row[i] = at
+		if w == zmm {
+			r := ZMM()
+			VMOVUPS(at, r)
+			row[i] = r
+		}
+	}
+	return row
 }

@@ -25,178 +25,187 @@ const (
 	cSign
 )
 
-// constants is the table that exp512 reads, made once.
-func constants() Mem {
-	table := GLOBL("expConstants", RODATA|NOPTR)
-	for i, v := range []float32{
-		1.44269504088896340735992468100189214, 3 << 22, 0.693359375, -2.12194440054690583e-4, 1.9875691500e-4, 1.3981999507e-3,
-		8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1, -87.3,
-	} {
-		DATA(4*i, U32(math.Float32bits(v)))
+// constants is the table that exp reads, made once for each width: instructions on the narrow registers cannot spread
+// a float, so that theirs has every constant in all lanes.
+type constants struct {
+	width
+	table Mem
+}
+
+func (w width) constants() constants {
+	name, times := "expConstants", 1
+	if w == ymm {
+		name, times = "expConstants256", w.floats()
 	}
-	DATA(4*cSign, U32(1<<31))
-	return table
+	table := GLOBL(name, RODATA|NOPTR)
+	for i, v := range []uint32{
+		math.Float32bits(1.44269504088896340735992468100189214), math.Float32bits(3 << 22), math.Float32bits(0.693359375),
+		math.Float32bits(-2.12194440054690583e-4), math.Float32bits(1.9875691500e-4), math.Float32bits(1.3981999507e-3),
+		math.Float32bits(8.3334519073e-3), math.Float32bits(4.1665795894e-2), math.Float32bits(1.6666665459e-1),
+		math.Float32bits(5.0000001201e-1), math.Float32bits(1), math.Float32bits(-87.3), 1 << 31,
+	} {
+		for j := range times {
+			DATA(4*(times*i+j), U32(v))
+		}
+	}
+	return constants{w, table}
 }
 
 // of is constant i of the table.
-func of(table Mem, i int) Mem { return table.Offset(4 * i) }
+func (c constants) of(i int) Mem {
+	if c.width == ymm {
+		return c.table.Offset(c.bytes(i))
+	}
+	return c.table.Offset(4 * i)
+}
 
-// exp512 is exp32 of every lane of x for x <= 0 or NaN: the same operations in the same order.
-func exp512(table Mem, x VecVirtual) VecVirtual {
-	n, r, t, p := ZMM(), ZMM(), ZMM(), ZMM()
-	low := K()
-	VMULPS_BCST(of(table, cLog2e), x, n)
-	VADDPS_BCST(of(table, cRound), n, n)
-	VSUBPS_BCST(of(table, cRound), n, n)
-	VMULPS_BCST(of(table, cLn2Hi), n, t)
+// binary is an instruction of two sources, and the same with the first spread from a float in memory.
+type binary struct{ whole, spread func(ops ...Op) }
+
+func times() binary { return binary{VMULPS, VMULPS_BCST} }
+func plus() binary  { return binary{VADDPS, VADDPS_BCST} }
+func minus() binary { return binary{VSUBPS, VSUBPS_BCST} }
+
+// do sets r to x, the instruction and constant i.
+func (c constants) do(b binary, i int, x, r VecVirtual) {
+	if c.width == ymm {
+		b.whole(c.of(i), x, r)
+		return
+	}
+	b.spread(c.of(i), x, r)
+}
+
+// exp is exp32 of every lane of x for x <= 0 or NaN: the same operations in the same order.
+func (c constants) exp(x VecVirtual) VecVirtual {
+	n, r, t, p := c.register(), c.register(), c.register(), c.register()
+	c.do(times(), cLog2e, x, n)
+	c.do(plus(), cRound, n, n)
+	c.do(minus(), cRound, n, n)
+	c.do(times(), cLn2Hi, n, t)
 	VSUBPS(t, x, r)
-	VMULPS_BCST(of(table, cLn2Lo), n, t)
+	c.do(times(), cLn2Lo, n, t)
 	VSUBPS(t, r, r)
-	VMULPS_BCST(of(table, cP0), r, p)
-	VADDPS_BCST(of(table, cP1), p, p)
-	for _, c := range []int{cP2, cP3, cP4, cP5} {
+	c.do(times(), cP0, r, p)
+	c.do(plus(), cP1, p, p)
+	for _, i := range []int{cP2, cP3, cP4, cP5} {
 		VMULPS(r, p, p)
-		VADDPS_BCST(of(table, c), p, p)
+		c.do(plus(), i, p, p)
 	}
 	VMULPS(r, r, t)
 	VMULPS(t, p, p)
 	VADDPS(r, p, p)
-	VADDPS_BCST(of(table, cOne), p, p)
+	c.do(plus(), cOne, p, p)
 	VCVTTPS2DQ(n, n)
 	VPSLLD(Imm(23), n, n)
 	VPADDD(n, p, p)
-	VCMPPS_BCST(Imm(1), of(table, cExpMin), x, low) // x < expMin
-	KNOTW(low, low)
-	VMOVAPS_Z(p, low, p)
+	c.flush(x, p)
 	return p
 }
 
-// sigmoid512 is sigmoid of every lane of v.
-func sigmoid512(table Mem, v VecVirtual) VecVirtual {
-	a, one, den := ZMM(), ZMM(), ZMM()
+// flush makes p zero where x < expMin.
+func (c constants) flush(x, p VecVirtual) {
+	if c.width == ymm {
+		low := YMM()
+		VCMPPS(Imm(1), c.of(cExpMin), x, low)
+		VANDNPS(p, low, p)
+		return
+	}
+	low := K()
+	VCMPPS_BCST(Imm(1), c.of(cExpMin), x, low)
+	KNOTW(low, low)
+	VMOVAPS_Z(p, low, p)
+}
+
+// sigmoid is sigmoid of every lane of v.
+func (c constants) sigmoid(v VecVirtual) VecVirtual {
+	a, one, den := c.register(), c.register(), c.register()
+	if c.width == ymm {
+		VORPS(c.of(cSign), v, a)
+		e := c.exp(a)
+		VMOVUPS(c.of(cOne), one)
+		VADDPS(e, one, den)
+		VBLENDVPS(v, e, one, one) // e where v's sign is set
+		VDIVPS(den, one, one)
+		return one
+	}
 	negative := K()
-	VPORD_BCST(of(table, cSign), v, a)
-	e := exp512(table, a)
-	VBROADCASTSS(of(table, cOne), one)
+	VPORD_BCST(c.of(cSign), v, a)
+	e := c.exp(a)
+	VBROADCASTSS(c.of(cOne), one)
 	VADDPS(e, one, den)
-	VPTESTMD_BCST(of(table, cSign), v, negative)
+	VPTESTMD_BCST(c.of(cSign), v, negative)
 	VBLENDMPS(e, one, negative, one)
 	VDIVPS(den, one, one)
 	return one
 }
 
-// broadcast loads a float32 parameter into every lane, straight from memory: MOVSS, which Load gives, is an old
-// instruction that waits long for the upper halves of registers in use.
-func broadcast(param string) VecVirtual {
-	at, err := Param(param).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	z := ZMM()
-	VBROADCASTSS(at.Addr, z)
-	return z
-}
-
-// each is loop and the return.
-func each(params []string, body func(at []Mem)) {
-	loop(params, body)
-	VZEROUPPER()
-	RET()
-}
-
-// loop goes over n floats, 16 at a time, with the pointers of params moving along.
-func loop(params []string, body func(at []Mem)) {
-	pointers := make([]Register, len(params))
-	at := make([]Mem, len(params))
-	for i, p := range params {
-		pointers[i] = Load(Param(p), GP64())
-		at[i] = Mem{Base: pointers[i]}
-	}
-	n := Load(Param("n"), GP64())
-	Label("loop")
-	CMPQ(n, Imm(16))
-	JL(LabelRef("done"))
-	body(at)
-	for _, p := range pointers {
-		ADDQ(Imm(64), p)
-	}
-	SUBQ(Imm(16), n)
-	JMP(LabelRef("loop"))
-	Label("done")
-}
-
-func begin(name, signature string, doc ...string) {
-	kernel(name, signature)
-	Doc(append(doc, "n is a multiple of 16. It needs AVX-512F.")...)
-}
-
 // elementwise are the operations whose results do not meet.
-func elementwise() {
-	table := constants()
-	begin("sigmoid512", "func(x *float32, n int, scale, gain float32)", "sigmoid512 sets x[i] to gain * sigmoid(x[i]*scale).")
-	scale, gain := broadcast("scale"), broadcast("gain")
-	each([]string{"x"}, func(at []Mem) {
-		v := ZMM()
+func (w width) elementwise() {
+	c := w.constants()
+	w.begin("sigmoid", "func(x *float32, n int, scale, gain float32)", "sets x[i] to gain * sigmoid(x[i]*scale).")
+	scale, gain := w.broadcast("scale"), w.broadcast("gain")
+	w.each([]string{"x"}, func(at []Mem) {
+		v := w.register()
 		VMULPS(at[0], scale, v)
-		s := sigmoid512(table, v)
+		s := c.sigmoid(v)
 		VMULPS(gain, s, s)
 		VMOVUPS(s, at[0])
 	})
-	begin("silu512", "func(x *float32, n int, scale float32)", "silu512 sets x[i] to silu(x[i]*scale).")
-	scale = broadcast("scale")
-	each([]string{"x"}, func(at []Mem) {
-		v := ZMM()
+	w.begin("silu", "func(x *float32, n int, scale float32)", "sets x[i] to silu(x[i]*scale).")
+	scale = w.broadcast("scale")
+	w.each([]string{"x"}, func(at []Mem) {
+		v := w.register()
 		VMULPS(at[0], scale, v)
-		s := sigmoid512(table, v)
+		s := c.sigmoid(v)
 		VMULPS(s, v, s)
 		VMOVUPS(s, at[0])
 	})
-	begin("swiGLU512", "func(y, gate, up *float32, n int)", "swiGLU512 sets y[i] to silu(gate[i]) * up[i].")
-	each([]string{"y", "gate", "up"}, func(at []Mem) {
-		v := ZMM()
+	w.begin("swiGLU", "func(y, gate, up *float32, n int)", "sets y[i] to silu(gate[i]) * up[i].")
+	w.each([]string{"y", "gate", "up"}, func(at []Mem) {
+		v := w.register()
 		VMOVUPS(at[1], v)
-		s := sigmoid512(table, v)
+		s := c.sigmoid(v)
 		VMULPS(s, v, s)
 		VMULPS(at[2], s, s)
 		VMOVUPS(s, at[0])
 	})
-	sums(table)
-	laneSums(table)
-	mix512(table)
-	positives512()
-}
-
-// sums are the elementwise operations that need no sigmoid.
-func sums(table Mem) {
-	begin("expBelow512", "func(x *float32, n int, top float32)", "expBelow512 sets x[i] to exp32(x[i] - top), where none is above top.")
-	top := broadcast("top")
-	each([]string{"x"}, func(at []Mem) {
-		v := ZMM()
+	w.begin("expBelow", "func(x *float32, n int, top float32)", "sets x[i] to exp32(x[i] - top), where none is above top.")
+	top := w.broadcast("top")
+	w.each([]string{"x"}, func(at []Mem) {
+		v := w.register()
 		VMOVUPS(at[0], v)
 		VSUBPS(top, v, v)
-		e := exp512(table, v)
+		e := c.exp(v)
 		VMOVUPS(e, at[0])
 	})
-	begin("addScaled512", "func(y, x *float32, n int, w float32)", "addScaled512 adds w * x[i] to y[i].")
-	w := broadcast("w")
-	each([]string{"y", "x"}, func(at []Mem) {
-		v := ZMM()
-		VMULPS(at[1], w, v)
+	w.sums()
+	w.laneSums(c)
+	w.mix(c)
+	w.positives()
+}
+
+// sums are the elementwise operations that need no exponential.
+func (w width) sums() {
+	w.begin("addScaled", "func(y, x *float32, n int, w float32)", "adds w * x[i] to y[i].")
+	factor := w.broadcast("w")
+	w.each([]string{"y", "x"}, func(at []Mem) {
+		v := w.register()
+		VMULPS(at[1], factor, v)
 		VADDPS(at[0], v, v)
 		VMOVUPS(v, at[0])
 	})
-	begin("addProduct512", "func(y, u, z *float32, n int)", "addProduct512 adds u[i] * z[i] to y[i].")
-	each([]string{"y", "u", "z"}, func(at []Mem) {
-		v := ZMM()
+	w.begin("addProduct", "func(y, u, z *float32, n int)", "adds u[i] * z[i] to y[i].")
+	w.each([]string{"y", "u", "z"}, func(at []Mem) {
+		v := w.register()
 		VMOVUPS(at[1], v)
 		VMULPS(at[2], v, v)
 		VADDPS(at[0], v, v)
 		VMOVUPS(v, at[0])
 	})
-	begin("normScale512", "func(y, x, scale *float32, n int, r float32)", "normScale512 sets y[i] to (x[i]*r) * scale[i].")
-	r := broadcast("r")
-	each([]string{"y", "x", "scale"}, func(at []Mem) {
-		v := ZMM()
+	w.begin("normScale", "func(y, x, scale *float32, n int, r float32)", "sets y[i] to (x[i]*r) * scale[i].")
+	r := w.broadcast("r")
+	w.each([]string{"y", "x", "scale"}, func(at []Mem) {
+		v := w.register()
 		VMULPS(at[1], r, v)
 		VMULPS(at[2], v, v)
 		VMOVUPS(v, at[0])

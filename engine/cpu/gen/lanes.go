@@ -7,43 +7,51 @@ import (
 )
 
 // laneSums are the sums with sixteen float64 lanes: element i goes to lane i mod 16.
-func laneSums(table Mem) {
-	begin("softmax512", "func(x *float32, n int, scale, top float32, sums *float64)",
-		"softmax512 sets x[i] to exp32(x[i]*scale - top), where none is above top, and adds it to sums[i mod 16].")
-	scale, top := broadcast("scale"), broadcast("top")
-	withLanes([]string{"x"}, func(at []Mem, lanes [2]VecVirtual) {
-		v := ZMM()
+func (w width) laneSums(c constants) {
+	w.begin("softmax", "func(x *float32, n int, scale, top float32, sums *float64)",
+		"sets x[i] to exp32(x[i]*scale - top), where none is above top, and adds it to sums[i mod 16].")
+	scale, top := w.broadcast("scale"), w.broadcast("top")
+	w.withLanes([]string{"x"}, func(at []Mem, lanes []VecVirtual) {
+		v := w.register()
 		VMULPS(at[0], scale, v)
 		VSUBPS(top, v, v)
-		e := exp512(table, v)
+		e := c.exp(v)
 		VMOVUPS(e, at[0])
-		low, high := widen(e)
+		low, high := w.widen(e)
 		VADDPD(low, lanes[0], lanes[0])
 		VADDPD(high, lanes[1], lanes[1])
 	})
-	begin("dots64x512", "func(x, y *float32, n int, sums *float64)", "dots64x512 adds x[i]*y[i] to sums[i mod 16].")
-	withLanes([]string{"x", "y"}, func(at []Mem, lanes [2]VecVirtual) {
-		x, y := ZMM(), ZMM()
+	dots := "dots64x"
+	w.begin(dots, "func(x, y *float32, n int, sums *float64)", "adds x[i]*y[i] to sums[i mod 16].")
+	w.withLanes([]string{"x", "y"}, func(at []Mem, lanes []VecVirtual) {
+		x, y := w.register(), w.register()
 		VMOVUPS(at[0], x)
 		VMOVUPS(at[1], y)
-		xl, xh := widen(x)
-		yl, yh := widen(y)
+		xl, xh := w.widen(x)
+		yl, yh := w.widen(y)
 		VFMADD231PD(xl, yl, lanes[0]) // the product of two float32 is exact: fused or not, one rounding
 		VFMADD231PD(xh, yh, lanes[1])
 	})
-	begin("largest512", "func(x *float32, n int, top *float32)", "largest512 sets top[i mod 16] to the largest x[i], or to itself if that is larger.")
+	w.begin("largest", "func(x *float32, n int, top *float32)", "sets top[i mod 16] to the largest x[i], or to itself if that is larger.")
 	to := Load(Param("top"), GP64())
-	best := ZMM()
-	VMOVUPS(Mem{Base: to}, best)
-	loop([]string{"x"}, func(at []Mem) { VMAXPS(at[0], best, best) })
-	VMOVUPS(best, Mem{Base: to})
-	VZEROUPPER()
-	RET()
+	best := w.registers(16 / w.floats())
+	for i, r := range best {
+		VMOVUPS(Mem{Base: to, Disp: w.bytes(i)}, r)
+	}
+	w.loop([]string{"x"}, func(at []Mem, part int) { VMAXPS(at[0], best[part], best[part]) })
+	w.store(to, best)
 }
 
-// widen is the sixteen float32 of v as float64.
-func widen(v VecVirtual) (low, high VecVirtual) {
-	low, high = ZMM(), ZMM()
+// widen is the float32 of v as float64.
+func (w width) widen(v VecVirtual) (low, high VecVirtual) {
+	low, high = w.register(), w.register()
+	if w == ymm {
+		upper := XMM()
+		VEXTRACTF128(Imm(1), v, upper)
+		VCVTPS2PD(v.AsX(), low)
+		VCVTPS2PD(upper, high)
+		return low, high
+	}
 	upper := YMM()
 	VEXTRACTF64X4(Imm(1), v, upper)
 	VCVTPS2PD(v.AsY(), low)
@@ -51,15 +59,17 @@ func widen(v VecVirtual) (low, high VecVirtual) {
 	return low, high
 }
 
-// withLanes is each with the lanes of the parameter sums.
-func withLanes(params []string, body func(at []Mem, lanes [2]VecVirtual)) {
+// withLanes is each with the lanes of the parameter sums: two registers for each of floats.
+func (w width) withLanes(params []string, body func(at []Mem, lanes []VecVirtual)) {
 	sums := Load(Param("sums"), GP64())
-	lanes := [2]VecVirtual{ZMM(), ZMM()}
-	VMOVUPD(Mem{Base: sums}, lanes[0])
-	VMOVUPD(Mem{Base: sums, Disp: 64}, lanes[1])
-	loop(params, func(at []Mem) { body(at, lanes) })
-	VMOVUPD(lanes[0], Mem{Base: sums})
-	VMOVUPD(lanes[1], Mem{Base: sums, Disp: 64})
+	lanes := w.registers(16 * 8 / int(w))
+	for i, r := range lanes {
+		VMOVUPD(Mem{Base: sums, Disp: w.bytes(i)}, r)
+	}
+	w.loop(params, func(at []Mem, part int) { body(at, lanes[2*part:]) })
+	for i, r := range lanes {
+		VMOVUPD(r, Mem{Base: sums, Disp: w.bytes(i)})
+	}
 	VZEROUPPER()
 	RET()
 }

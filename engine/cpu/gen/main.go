@@ -20,23 +20,31 @@ func main() {
 	}
 	transpose512()
 	unpack4x512()
-	widen512()
-	widenHalves512()
-	widenCodes512()
+	zmm.rows()
 	for _, rows := range []int{4, 2, 1} {
 		nibbleDots512(rows)
 	}
-	elementwise()
+	zmm.elementwise()
 	for _, heads := range []int{4, 2, 1} {
 		scores512(heads)
 	}
-	for _, w := range []int{4, 2, 1} {
-		gatherSum512(w)
-		gatherAdd512(w)
-		decay512(w)
-		update512(w)
+	for _, n := range []int{4, 2, 1} {
+		zmm.columnSums(n)
+	}
+	ymm.rows()
+	ymm.elementwise()
+	for _, n := range []int{8, 4, 2} {
+		ymm.columnSums(n)
 	}
 	Generate()
+}
+
+// columnSums are the kernels for n registers of columns.
+func (w width) columnSums(n int) {
+	w.gatherSum(n)
+	w.gatherAdd(n)
+	w.decay(n)
+	w.update(n)
 }
 
 const lanes = 32 // outputs of a panel
@@ -219,7 +227,7 @@ func unpack4x512() {
 	kernel("unpack4x512", "func(dst *float32, codes *byte, n int, scale, bias float32)")
 	Doc("unpack4x512 sets dst[i] to scale * code i + bias, lowest nibble first, for i < n; n is a multiple of 16.", "It needs AVX-512F.")
 	dst, codes, n := Load(Param("dst"), GP64()), Load(Param("codes"), GP64()), Load(Param("n"), GP64())
-	values, bias, word, shift := broadcast("scale"), broadcast("bias"), ZMM(), ZMM()
+	values, bias, word, shift := zmm.broadcast("scale"), zmm.broadcast("bias"), ZMM(), ZMM()
 	nibbles := GLOBL("nibbles", RODATA|NOPTR)
 	for i := range 16 {
 		DATA(4*i, F32(i))
@@ -246,27 +254,6 @@ func unpack4x512() {
 	VPERMPS(values, v, v) // takes the low four bits of an index
 	VMOVUPS(v, Mem{Base: dst})
 	ADDQ(Imm(8), codes)
-	ADDQ(Imm(64), dst)
-	SUBQ(Imm(16), n)
-	JMP(LabelRef("loop"))
-	Label("done")
-	VZEROUPPER()
-	RET()
-}
-
-// widen512 decodes bf16.
-func widen512() {
-	kernel("widen512", "func(dst *float32, data *byte, n int)")
-	Doc("widen512 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.", "It needs AVX-512F.")
-	dst, data, n := Load(Param("dst"), GP64()), Load(Param("data"), GP64()), Load(Param("n"), GP64())
-	Label("loop")
-	CMPQ(n, Imm(16))
-	JL(LabelRef("done"))
-	v := ZMM()
-	VPMOVZXWD(Mem{Base: data}, v)
-	VPSLLD(Imm(16), v, v)
-	VMOVUPS(v, Mem{Base: dst})
-	ADDQ(Imm(32), data)
 	ADDQ(Imm(64), dst)
 	SUBQ(Imm(16), n)
 	JMP(LabelRef("loop"))

@@ -1,22 +1,38 @@
 package main
 
 import (
+	"strings"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
 )
 
-// widenHalves512 decodes IEEE halves.
-func widenHalves512() {
-	kernel("widenHalves512", "func(dst *float32, halves *uint16, n int)")
-	Doc("widenHalves512 sets dst[i] to half i for i < n; n is a multiple of 16.", "It needs AVX-512F.")
-	dst, halves, n := Load(Param("dst"), GP64()), Load(Param("halves"), GP64()), Load(Param("n"), GP64())
+// rows are the kernels that decode stored numbers of 16 and of 8 bits.
+func (w width) rows() {
+	w.words("widen", "data *byte", "the bf16 value i of data", func(from Mem, v VecVirtual) {
+		VPMOVZXWD(from, v)
+		VPSLLD(Imm(16), v, v)
+	})
+	w.words("widenHalves", "halves *uint16", "half i", func(from Mem, v VecVirtual) { VCVTPH2PS(from, v) })
+	w.widenCodes()
+}
+
+// words decodes numbers of 16 bits, which decode brings into a register.
+func (w width) words(base, param, what string, decode func(from Mem, v VecVirtual)) {
+	name, _, _ := strings.Cut(param, " ")
+	kernel(w.name(base), "func(dst *float32, "+param+", n int)")
+	Doc(w.name(base)+" sets dst[i] to "+what+" for i < n; n is a multiple of 16.", w.needs())
+	dst, data, n := Load(Param("dst"), GP64()), Load(Param(name), GP64()), Load(Param("n"), GP64())
 	Label("loop")
 	CMPQ(n, Imm(16))
 	JL(LabelRef("done"))
-	v := ZMM()
-	VCVTPH2PS(Mem{Base: halves}, v)
-	VMOVUPS(v, Mem{Base: dst})
-	ADDQ(Imm(32), halves)
+	for part := range 16 / w.floats() {
+		v := w.register()
+		decode(Mem{Base: data, Disp: w.bytes(part) / 2}, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: w.bytes(part)})
+	}
+	ADDQ(Imm(32), data)
 	ADDQ(Imm(64), dst)
 	SUBQ(Imm(16), n)
 	JMP(LabelRef("loop"))
@@ -25,24 +41,28 @@ func widenHalves512() {
 	RET()
 }
 
-// widenCodes512 decodes groups of 32 codes of 8 bits, each with a half that they are worth.
-func widenCodes512() {
-	kernel("widenCodes512", "func(dst *float32, codes *int8, scales *uint16, groups int)")
-	Doc("widenCodes512 sets dst[32*g+i] to codes[32*g+i] * scales[g] for g < groups.", "It needs AVX-512F.")
+// widenCodes decodes groups of 32 codes of 8 bits, each with a half that they are worth.
+func (w width) widenCodes() {
+	kernel(w.name("widenCodes"), "func(dst *float32, codes *int8, scales *uint16, groups int)")
+	Doc(w.name("widenCodes")+" sets dst[32*g+i] to codes[32*g+i] * scales[g] for g < groups.", w.needs())
 	dst, codes := Load(Param("dst"), GP64()), Load(Param("codes"), GP64())
 	scales, n := Load(Param("scales"), GP64()), Load(Param("groups"), GP64())
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
-	halves, scale := YMM(), ZMM()
+	scale := w.register()
+	halves := XMM()
+	if w == zmm {
+		halves = YMM()
+	}
 	VPBROADCASTW(Mem{Base: scales}, halves)
 	VCVTPH2PS(halves, scale)
-	for i := range 2 {
-		v := ZMM()
-		VPMOVSXBD(Mem{Base: codes, Disp: 16 * i}, v)
+	for i := range 32 / w.floats() {
+		v := w.register()
+		VPMOVSXBD(Mem{Base: codes, Disp: w.floats() * i}, v)
 		VCVTDQ2PS(v, v)
 		VMULPS(scale, v, v)
-		VMOVUPS(v, Mem{Base: dst, Disp: 64 * i})
+		VMOVUPS(v, Mem{Base: dst, Disp: w.bytes(i)})
 	}
 	ADDQ(Imm(2), scales)
 	ADDQ(Imm(32), codes)
