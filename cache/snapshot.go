@@ -128,11 +128,14 @@ type Last struct {
 	Handle   Handle
 }
 
-// PutLast is PutStep of a document's last chunk, which follows the nodes before it, and then PutSnapshot of all of them. It
-// takes less time: where the store can keep bytes that have no name yet, all of it is made durable together; else the store is
-// asked for the blobs of the manifest while the node is on its way. Where the node was stored and what follows failed, Last holds
-// the node alone. Errors: those of both.
+// PutLast is PutStep of a document's last chunk, whose recurrent state is kept and which follows the nodes before it, and then
+// PutSnapshot of all of them. It takes less time: where the store can keep bytes that have no name yet, all of it is made durable
+// together; else the store is asked for the earlier blobs of the manifest while those of the chunk are on their way. Where the
+// node was stored and what follows failed, Last holds the node alone. Errors: those of both.
 func (s *Space) PutLast(ctx context.Context, a StepArgs, before []Node, handle Handler) (Last, error) {
+	if !a.Keep {
+		return Last{}, fmt.Errorf("store chunk [%d, %d) and a handle: its recurrent state is not to be kept", a.From, a.To)
+	}
 	if st, ok := s.Store.(Stager); ok {
 		return s.stageLast(ctx, st, a, before, handle)
 	}
@@ -140,31 +143,39 @@ func (s *Space) PutLast(ctx context.Context, a StepArgs, before []Node, handle H
 	if err != nil {
 		return Last{}, err
 	}
-	w, err := s.putBlobs(ctx, a, &n)
-	if err != nil {
-		return Last{}, err
-	}
-	n = n.normal()
-	node, err := s.smallNode(n)
-	if err != nil {
-		return Last{}, err
-	}
-	last, err := s.newSnapshot(a.Identity, append(slices.Clone(before), n), handle)
-	if err != nil {
-		return Last{}, err
-	}
+	var node small
+	var last snapshot
 	var missing error
 	var wg sync.WaitGroup
-	wg.Go(func() { missing = s.complete(ctx, last.m) })
-	n, err = s.putNode(ctx, n, node)
-	wg.Wait()
+	defer wg.Wait()
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	w, err := s.putBlobs(ctx, a, &n, func() (err error) {
+		if node, err = s.smallNode(n); err != nil {
+			return err
+		}
+		if last, err = s.newSnapshot(a.Identity, append(slices.Clone(before), n), handle); err == nil {
+			wg.Go(func() { missing = s.complete(asking, last.earlier()) })
+		}
+		return err
+	})
+	if err == nil {
+		n, err = s.putNode(ctx, n, node)
+	}
 	if err != nil { // a node that stands and differs counts first
 		return Last{}, err
 	}
-	if err = missing; err == nil {
-		err = s.putApart(ctx, &last)
+	if wg.Wait(); missing != nil {
+		return Last{Node: n, Written: w}, missing
 	}
-	return last.with(n, w, err)
+	return last.with(n, w, s.putApart(ctx, &last))
+}
+
+// earlier is the manifest without what comes with its last chunk.
+func (p *snapshot) earlier() Manifest {
+	m := p.m
+	m.Chunks, m.State = m.Chunks[:len(m.Chunks)-1], nil
+	return m
 }
 
 // with is what PutLast has stored, or the node alone if storing it was all that succeeded.
@@ -191,9 +202,7 @@ func (s *Space) stageLast(ctx context.Context, st Stager, a StepArgs, before []N
 			return Last{}, fmt.Errorf("stage manifest and handle of %d tokens: %w", last.m.Tokens, err)
 		}
 	}
-	others := last.m
-	others.Chunks, others.State = others.Chunks[:len(before)], nil // the step's own come with it
-	if missing := s.complete(ctx, others); missing != nil {        // the chunk is worth keeping all the same
+	if missing := s.complete(ctx, last.earlier()); missing != nil { // the chunk is worth keeping all the same
 		l, _, err := step.commit(ctx)
 		if err == nil {
 			err = missing

@@ -51,14 +51,15 @@ func (s *Space) PutStep(ctx context.Context, a StepArgs) (_ Node, w Written, err
 	if err != nil {
 		return Node{}, w, err
 	}
-	if w, err = s.putBlobs(ctx, a, &n); err != nil {
+	var node small
+	w, err = s.putBlobs(ctx, a, &n, func() (err error) {
+		node, err = s.smallNode(n)
+		return err
+	})
+	if err != nil {
 		return Node{}, w, err
 	}
-	n = n.normal()
-	node, err := s.smallNode(n)
-	if err == nil {
-		n, err = s.putNode(ctx, n, node)
-	}
+	n, err = s.putNode(ctx, n, node)
 	return n, w, err
 }
 
@@ -150,22 +151,33 @@ func (s *Space) cut(segs []segment) []*body {
 	return out
 }
 
-// putBlobs stores rows and recurrent state straight from the regions, several blobs at a time, and names them in the
-// node.
-func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, err error) {
+// putBlobs stores rows and recurrent state straight from the regions, several blobs at a time. When all digests are known it
+// names the blobs in the node, and calls named while they are on their way.
+func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node, named func() error) (w Written, err error) {
 	bodies := s.cut(rowSegments(a.Regions, a.From, a.To))
 	first := len(bodies) // of the state
 	bodies = append(bodies, s.cut(fixedSegments(a.Regions))...)
 	blobs, wrote := make([]Blob, len(bodies)), make([]bool, len(bodies))
 	stateName := s.stateName(a)
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(inFlight)
+	g.SetLimit(inFlight + 1)
 	hashed := startSums(gctx, bodies, runtime.GOMAXPROCS(0))
 	defer func() {
 		if werr := hashed.wait(); err == nil {
 			err = werr
 		}
 	}()
+	g.Go(func() error {
+		if err := hashed.wait(); err != nil {
+			return err
+		}
+		for i, d := range hashed.digests() {
+			blobs[i] = Blob{d, bodies[i].size}
+		}
+		n.Rows, n.State = blobs[:first:first], blobs[first:]
+		*n = n.normal()
+		return named()
+	})
 	if a.Keep {
 		g.Go(func() error { return s.putNamed(gctx, s.keepMark(a)) })
 	}
@@ -175,14 +187,13 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 			if <-one.known; one.err != nil {
 				return one.err
 			}
-			blobs[i] = Blob{one.digest, b.size}
-			b.digest = &blobs[i].Digest
+			b.digest = &one.digest
 			if i >= first && a.Named {
 				return nil
 			}
-			name := s.blobName(blobs[i].Digest)
+			name := s.blobName(one.digest)
 			if i >= first {
-				name = stateName(blobs[i].Digest)
+				name = stateName(one.digest)
 			}
 			wrote[i], err = s.putBlob(gctx, name, b.size, direct{s.Store, b})
 			return err
@@ -194,7 +205,6 @@ func (s *Space) putBlobs(ctx context.Context, a StepArgs, n *Node) (w Written, e
 	for i, b := range a.stored(blobs, first) {
 		w.add(b, wrote[i])
 	}
-	n.Rows, n.State = blobs[:first:first], blobs[first:]
 	return w, nil
 }
 

@@ -142,29 +142,44 @@ func probe(regions []cache.Region) cache.Probe {
 	return cache.Probe{Top: []cache.TopLogit{{ID: int32(b[0]), Logit: float32(b[1]) / 7}, {ID: int32(b[2]), Logit: -float32(b[3]) / 3}}, Next: int32(b[0]), Draft: int32(b[4])}
 }
 
-// read does what a worker does: it goes on from the deepest stored node, stores the rest, and makes the handle.
+// read does what a worker does: it goes on from the deepest stored node, stores the rest, the last chunk with the handle where
+// its state is kept, and else makes the handle.
 func (d *document) read(ctx context.Context) (cache.Manifest, cache.Digest, error) {
 	n, nodes, err := d.space.Deepest(ctx, d.job, d.keys())
 	if err != nil {
 		return cache.Manifest{}, cache.Digest{}, err
 	}
 	for i := n; i < len(d.cuts); i++ {
-		node, _, err := d.space.PutStep(ctx, d.args(i))
+		var last cache.Last
+		a := d.args(i)
+		whole := a.Keep && i == len(d.cuts)-1
+		if whole {
+			last, err = d.space.PutLast(ctx, a, nodes, d.handle)
+		} else {
+			last.Node, _, err = d.space.PutStep(ctx, a)
+		}
 		if err != nil {
 			return cache.Manifest{}, cache.Digest{}, err
 		}
-		if err := d.space.DropRolling(ctx, d.job, &node); err != nil {
+		if err := d.space.DropRolling(ctx, d.job, &last.Node); err != nil {
 			return cache.Manifest{}, cache.Digest{}, err
 		}
-		nodes = append(nodes, node)
+		if whole {
+			return last.Manifest, cache.Sum(last.Handle.Encode()), nil
+		}
+		nodes = append(nodes, last.Node)
 	}
 	m, digest, err := d.space.PutManifest(ctx, d.id, nodes)
 	if err != nil {
 		return m, cache.Digest{}, err
 	}
-	h := cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.id.Model, Tokens: len(d.tokens), Tenant: cache.DefaultTenant}
-	digest, err = d.space.PutHandle(ctx, h)
+	digest, err = d.space.PutHandle(ctx, d.handle(m, digest))
 	return m, digest, err
+}
+
+// handle is the document's handle for a manifest.
+func (d *document) handle(_ cache.Manifest, digest cache.Digest) cache.Handle {
+	return cache.Handle{Version: cache.HandleVersion, Manifest: digest, Model: d.id.Model, Tokens: len(d.tokens), Tenant: cache.DefaultTenant}
 }
 
 // mustRead reads the whole document.

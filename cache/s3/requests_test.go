@@ -29,28 +29,51 @@ func (s *strict) requests() string {
 	return strings.Join(out, ", ")
 }
 
-// saveOne stores a state of four tokens, of one blob of rows and one of as many bytes of recurrent state as are told, up to a
-// handle.
-func saveOne(t *testing.T, space *cache.Space, bytes int) {
-	t.Helper()
+// oneStep is a state of four tokens, of one blob of rows and one of as many bytes of recurrent state as are told.
+func oneStep(bytes int) cache.StepArgs {
 	d := cachetest.Document{}
 	id, tokens := d.Identity(), cachetest.Count(3, 4)
 	regions := []cache.Region{
 		{Name: cache.TokensRegion, DType: "i32", Shape: []int{}, Kind: cache.Rows, Data: []byte("\x03\x00\x00\x00\x04\x00\x00\x00\x05\x00\x00\x00\x06\x00\x00\x00")},
 		{Name: "s", DType: "i8", Shape: []int{bytes}, Kind: cache.Fixed, Data: make([]byte, bytes)},
 	}
-	node, _, err := space.PutStep(t.Context(), cache.StepArgs{
+	return cache.StepArgs{
 		Identity: id, Key: cache.Keys(id.Producer, tokens, []int{4})[0], To: 4, Tokens: tokens, Regions: regions, Keep: true,
 		Probe: cache.Probe{Top: []cache.TopLogit{{ID: 1, Logit: 2}}, Next: 1, Draft: -1},
-	})
+	}
+}
+
+// handleOf makes handles of a model.
+func handleOf(space *cache.Space, id cache.Identity) cache.Handler {
+	return func(m cache.Manifest, d cache.Digest) cache.Handle {
+		return cache.Handle{Version: cache.HandleVersion, Manifest: d, Model: id.Model, Tokens: m.Tokens, Tenant: space.TenantName()}
+	}
+}
+
+// saveOne stores oneStep up to a handle.
+func saveOne(t *testing.T, space *cache.Space, bytes int) {
+	t.Helper()
+	a := oneStep(bytes)
+	node, _, err := space.PutStep(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = space.PutSnapshot(t.Context(), id, []cache.Node{node}, func(m cache.Manifest, d cache.Digest) cache.Handle {
-		return cache.Handle{Version: cache.HandleVersion, Manifest: d, Model: id.Model, Tokens: m.Tokens, Tenant: space.TenantName()}
-	})
-	if err != nil {
+	if _, _, err = space.PutSnapshot(t.Context(), a.Identity, []cache.Node{node}, handleOf(space, a.Identity)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A last chunk that is stored with its handle asks for no blob that it has just sent.
+func TestRequestsOfALastChunk(t *testing.T) {
+	server := &strict{}
+	space := &cache.Space{Store: open(t, server.serve(t))}
+	a := oneStep(1000)
+	if _, err := space.PutLast(t.Context(), a, nil, handleOf(space, a.Identity)); err != nil {
+		t.Fatal(err)
+	}
+	want := "GET manifests 1, PUT blobs 2, PUT handles 1, PUT keep 1, PUT manifests 1, PUT nodes 1"
+	if got := server.requests(); got != want {
+		t.Errorf("one chunk:\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -146,11 +146,15 @@ func (s *Store) settings() []func(*config.LoadOptions) error {
 	return out
 }
 
+// pieceBytes is what a connection moves in one call to the system: a small object goes with its headers.
+const pieceBytes = 64 << 10
+
 // transport keeps enough idle connections for the blobs that are in flight at a time. It is of the library's kind, to
 // which the library adds a CA bundle that the user has set.
 func transport() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConnsPerHost = 32
+		t.WriteBufferSize, t.ReadBufferSize = pieceBytes, pieceBytes
 		t.DisableCompression = true
 	})
 }
