@@ -3,7 +3,7 @@ package cpu
 // scoreBlocks16 scores as many tokens as make whole blocks of 16, and says how many.
 func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, tokens []int32, stride int) int {
 	n, dim := v.wide(len(tokens)), len(qs[0])
-	if v != avx512 || n == 0 || dim%16 != 0 {
+	if n == 0 || dim%16 != 0 {
 		return 0
 	}
 	var c [headsPerItem * 16]float32
@@ -12,19 +12,44 @@ func (v vector) scoreBlocks16(scores []float32, qs [][]float32, keys []float32, 
 		q[i] = &qs[min(i, len(qs)-1)][0]
 	}
 	for t := 0; t < n; t += 16 {
-		switch len(qs) {
-		case 1:
-			scores512x1(&c[0], &q[0], &keys[0], &tokens[t], stride, dim)
-		case 2:
-			scores512x2(&c[0], &q[0], &keys[0], &tokens[t], stride, dim)
-		default:
-			scores512x4(&c[0], &q[0], &keys[0], &tokens[t], stride, dim)
-		}
+		v.score16(&c, &q, len(qs), scored{keys, tokens[t:], stride, dim})
 		for i := range qs {
 			copy(scores[i*len(tokens)+t:][:16], c[16*i:])
 		}
 	}
 	return n
+}
+
+// scored are keys of dim floats, stride floats apart, the first 16 of a list.
+type scored struct {
+	keys        []float32
+	tokens      []int32
+	stride, dim int
+}
+
+// score16 sets c[16*i+j] to the product of query i of 1, 2 or 3 to 4 and key j.
+func (v vector) score16(c *[headsPerItem * 16]float32, q *[headsPerItem]*float32, queries int, k scored) {
+	if v == avx512 {
+		switch queries {
+		case 1:
+			scores512x1(&c[0], &q[0], &k.keys[0], &k.tokens[0], k.stride, k.dim)
+		case 2:
+			scores512x2(&c[0], &q[0], &k.keys[0], &k.tokens[0], k.stride, k.dim)
+		default:
+			scores512x4(&c[0], &q[0], &k.keys[0], &k.tokens[0], k.stride, k.dim)
+		}
+		return
+	}
+	for _, half := range []int{0, 8} {
+		switch queries {
+		case 1:
+			scores256x1(&c[half], &q[0], &k.keys[0], &k.tokens[half], k.stride, k.dim)
+		case 2:
+			scores256x2(&c[half], &q[0], &k.keys[0], &k.tokens[half], k.stride, k.dim)
+		default:
+			scores256x4(&c[half], &q[0], &k.keys[0], &k.tokens[half], k.stride, k.dim)
+		}
+	}
 }
 
 // kernelColumns is how many of the columns that are left, a multiple of 16, a kernel takes.

@@ -58,6 +58,12 @@ func transpose512(panel *float32, rows *float32, n int)
 //go:noescape
 func unpack4x512(dst *float32, codes *byte, n int, scale float32, bias float32)
 
+// unpack4x256 is unpack4x512 for narrower registers.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func unpack4x256(dst *float32, codes *byte, n int, scale float32, bias float32)
+
 // widen512 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.
 // It needs AVX-512F.
 //
@@ -256,6 +262,12 @@ func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay 
 //go:noescape
 func update512x1(s *float32, o *float32, delta *float32, k *float32, q *float32, rows int, stride int)
 
+// transpose256 sets panel[k*32+j] = rows[j*n+k] for j < 8 and k < n; n is a multiple of 16.
+// It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func transpose256(panel *float32, rows *float32, n int)
+
 // widen256 sets dst[i] to the bf16 value i of data for i < n; n is a multiple of 16.
 // It needs AVX2, FMA and F16C.
 //
@@ -273,6 +285,24 @@ func widenHalves256(dst *float32, halves *uint16, n int)
 //
 //go:noescape
 func widenCodes256(dst *float32, codes *int8, scales *uint16, groups int)
+
+// nibbleDots256x4 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j], j < 8.
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func nibbleDots256x4(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+
+// nibbleDots256x2 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j], j < 8.
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func nibbleDots256x2(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+
+// nibbleDots256x1 sets c[r*16+j] to the dot product of row x[r] and the row of weights whose codes begin at codes + at[j], j < 8.
+// A row has `groups` groups of 8*words codes; scales and biases are [groups, 16]. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func nibbleDots256x1(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
 
 // sigmoid256 sets x[i] to gain * sigmoid(x[i]*scale).
 // n is a multiple of 16. It needs AVX2, FMA and F16C.
@@ -345,6 +375,24 @@ func mix256(y *float32, u *float32, stepU int, z *float32, stepZ int, streams in
 //
 //go:noescape
 func positives256(y *float32, x *float32, step int, heads int, n int, scale float32)
+
+// scores256x4 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 8 keys.
+// dim is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func scores256x4(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
+
+// scores256x2 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 8 keys.
+// dim is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func scores256x2(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
+
+// scores256x1 sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 8 keys.
+// dim is a multiple of 16. It needs AVX2, FMA and F16C.
+//
+//go:noescape
+func scores256x1(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
 
 // gatherSum256x8 sets out[c] to the sum over t < n, ascending, of weights[t] * rows[tokens[t]*stride+c] for c < 64.
 // It needs AVX2, FMA and F16C.

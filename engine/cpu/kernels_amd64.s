@@ -581,6 +581,44 @@ DATA nibbleShifts<>+56(SB)/4, $0x00000018
 DATA nibbleShifts<>+60(SB)/4, $0x0000001c
 GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
 
+// func unpack4x256(dst *float32, codes *byte, n int, scale float32, bias float32)
+// Requires: AVX, AVX2
+TEXT ·unpack4x256(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS scale+24(FP), Y0
+	VBROADCASTSS bias+28(FP), Y1
+	VPCMPEQD     Y3, Y3, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VMOVDQU      nibbleShifts<>+0(SB), Y2
+
+loop:
+	CMPQ         DX, $0x10
+	JL           done
+	VPBROADCASTD (CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       Y1, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPBROADCASTD 4(CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       Y1, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	ADDQ         $0x08, CX
+	ADDQ         $0x40, AX
+	SUBQ         $0x10, DX
+	JMP          loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func widen512(dst *float32, data *byte, n int)
 // Requires: AVX, AVX512F
 TEXT ·widen512(SB), NOSPLIT, $0-24
@@ -2670,6 +2708,76 @@ done:
 	VZEROUPPER
 	RET
 
+// func transpose256(panel *float32, rows *float32, n int)
+// Requires: AVX
+TEXT ·transpose256(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x02, BX
+
+loop:
+	CMPQ       DX, $0x08
+	JL         done
+	MOVQ       CX, SI
+	VMOVUPS    (SI), Y0
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y1
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y2
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y3
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y4
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y5
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y6
+	ADDQ       BX, SI
+	VMOVUPS    (SI), Y7
+	ADDQ       BX, SI
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y0
+	VUNPCKLPS  Y3, Y2, Y1
+	VUNPCKHPS  Y3, Y2, Y2
+	VUNPCKLPS  Y5, Y4, Y3
+	VUNPCKHPS  Y5, Y4, Y4
+	VUNPCKLPS  Y7, Y6, Y5
+	VUNPCKHPS  Y7, Y6, Y6
+	VUNPCKLPD  Y1, Y8, Y7
+	VUNPCKHPD  Y1, Y8, Y1
+	VUNPCKLPD  Y2, Y0, Y8
+	VUNPCKHPD  Y2, Y0, Y0
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y4
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y7
+	VPERM2F128 $0x20, Y3, Y1, Y2
+	VPERM2F128 $0x31, Y3, Y1, Y3
+	VPERM2F128 $0x20, Y5, Y8, Y1
+	VPERM2F128 $0x31, Y5, Y8, Y8
+	VPERM2F128 $0x20, Y4, Y0, Y5
+	VPERM2F128 $0x31, Y4, Y0, Y0
+	VMOVUPS    Y6, (AX)
+	VMOVUPS    Y2, 128(AX)
+	VMOVUPS    Y1, 256(AX)
+	VMOVUPS    Y5, 384(AX)
+	VMOVUPS    Y7, 512(AX)
+	VMOVUPS    Y3, 640(AX)
+	VMOVUPS    Y8, 768(AX)
+	VMOVUPS    Y0, 896(AX)
+	ADDQ       $0x20, CX
+	ADDQ       $0x00000400, AX
+	SUBQ       $0x08, DX
+	JMP        loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func widen256(dst *float32, data *byte, n int)
 // Requires: AVX, AVX2
 TEXT ·widen256(SB), NOSPLIT, $0-24
@@ -2754,6 +2862,438 @@ loop:
 	JMP          loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func nibbleDots256x4(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX2
+TEXT ·nibbleDots256x4(SB), NOSPLIT, $0-64
+	MOVQ     x+8(FP), AX
+	MOVQ     (AX), CX
+	MOVQ     8(AX), DX
+	MOVQ     16(AX), BX
+	MOVQ     24(AX), AX
+	MOVQ     codes+16(FP), SI
+	MOVQ     at+24(FP), DI
+	VMOVDQU  (DI), Y0
+	MOVQ     scales+32(FP), DI
+	MOVQ     biases+40(FP), R8
+	MOVQ     groups+48(FP), R9
+	MOVQ     words+56(FP), R10
+	VXORPS   Y1, Y1, Y1
+	VXORPS   Y2, Y2, Y2
+	VXORPS   Y3, Y3, Y3
+	VXORPS   Y4, Y4, Y4
+	VPCMPEQD Y5, Y5, Y5
+	VPSRLD   $0x1c, Y5, Y5
+	XORQ     R11, R11
+
+group:
+	TESTQ   R9, R9
+	JZ      done
+	VMOVUPS (DI), Y6
+	VMOVUPS (R8), Y7
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	DECQ    R9
+	MOVQ    R10, R12
+
+word:
+	TESTQ        R12, R12
+	JZ           group
+	VPCMPEQD     Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPGATHERDD   Y8, (SI)(Y0*1), Y9
+	VPSRLD       $0x00, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS (CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS (DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS (BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS (AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x04, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 4(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 4(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 4(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 4(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x08, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 8(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 8(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 8(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 8(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x0c, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 12(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 12(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 12(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 12(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x10, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 16(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 16(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 16(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 16(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x14, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 20(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 20(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 20(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 20(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x18, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 24(CX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 24(DX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y2, Y2
+	VBROADCASTSS 24(BX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 24(AX)(R11*4), Y10
+	VMULPS       Y8, Y10, Y8
+	VADDPS       Y8, Y4, Y4
+	VPSRLD       $0x1c, Y9, Y8
+	VPAND        Y5, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y7, Y8, Y8
+	VBROADCASTSS 28(CX)(R11*4), Y9
+	VMULPS       Y8, Y9, Y9
+	VADDPS       Y9, Y1, Y1
+	VBROADCASTSS 28(DX)(R11*4), Y9
+	VMULPS       Y8, Y9, Y9
+	VADDPS       Y9, Y2, Y2
+	VBROADCASTSS 28(BX)(R11*4), Y9
+	VMULPS       Y8, Y9, Y9
+	VADDPS       Y9, Y3, Y3
+	VBROADCASTSS 28(AX)(R11*4), Y9
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	ADDQ         $0x08, R11
+	ADDQ         $0x04, SI
+	DECQ         R12
+	JMP          word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 128(AX)
+	VMOVUPS Y4, 192(AX)
+	VZEROUPPER
+	RET
+
+// func nibbleDots256x2(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX2
+TEXT ·nibbleDots256x2(SB), NOSPLIT, $0-64
+	MOVQ     x+8(FP), AX
+	MOVQ     (AX), CX
+	MOVQ     8(AX), AX
+	MOVQ     codes+16(FP), DX
+	MOVQ     at+24(FP), BX
+	VMOVDQU  (BX), Y0
+	MOVQ     scales+32(FP), BX
+	MOVQ     biases+40(FP), SI
+	MOVQ     groups+48(FP), DI
+	MOVQ     words+56(FP), R8
+	VXORPS   Y1, Y1, Y1
+	VXORPS   Y2, Y2, Y2
+	VPCMPEQD Y3, Y3, Y3
+	VPSRLD   $0x1c, Y3, Y3
+	XORQ     R9, R9
+
+group:
+	TESTQ   DI, DI
+	JZ      done
+	VMOVUPS (BX), Y4
+	VMOVUPS (SI), Y5
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	DECQ    DI
+	MOVQ    R8, R10
+
+word:
+	TESTQ        R10, R10
+	JZ           group
+	VPCMPEQD     Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPGATHERDD   Y6, (DX)(Y0*1), Y7
+	VPSRLD       $0x00, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS (CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS (AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x04, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 4(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 4(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x08, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 8(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 8(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x0c, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 12(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 12(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x10, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 16(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 16(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x14, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 20(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 20(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x18, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 24(CX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 24(AX)(R9*4), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSRLD       $0x1c, Y7, Y6
+	VPAND        Y3, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VBROADCASTSS 28(CX)(R9*4), Y7
+	VMULPS       Y6, Y7, Y7
+	VADDPS       Y7, Y1, Y1
+	VBROADCASTSS 28(AX)(R9*4), Y7
+	VMULPS       Y6, Y7, Y6
+	VADDPS       Y6, Y2, Y2
+	ADDQ         $0x08, R9
+	ADDQ         $0x04, DX
+	DECQ         R10
+	JMP          word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y1, (AX)
+	VMOVUPS Y2, 64(AX)
+	VZEROUPPER
+	RET
+
+// func nibbleDots256x1(c *float32, x **float32, codes *byte, at *int32, scales *float32, biases *float32, groups int, words int)
+// Requires: AVX, AVX2
+TEXT ·nibbleDots256x1(SB), NOSPLIT, $0-64
+	MOVQ     x+8(FP), AX
+	MOVQ     (AX), AX
+	MOVQ     codes+16(FP), CX
+	MOVQ     at+24(FP), DX
+	VMOVDQU  (DX), Y0
+	MOVQ     scales+32(FP), DX
+	MOVQ     biases+40(FP), BX
+	MOVQ     groups+48(FP), SI
+	MOVQ     words+56(FP), DI
+	VXORPS   Y1, Y1, Y1
+	VPCMPEQD Y2, Y2, Y2
+	VPSRLD   $0x1c, Y2, Y2
+	XORQ     R8, R8
+
+group:
+	TESTQ   SI, SI
+	JZ      done
+	VMOVUPS (DX), Y3
+	VMOVUPS (BX), Y4
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	DECQ    SI
+	MOVQ    DI, R9
+
+word:
+	TESTQ        R9, R9
+	JZ           group
+	VPCMPEQD     Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPGATHERDD   Y5, (CX)(Y0*1), Y6
+	VPSRLD       $0x00, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS (AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x04, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 4(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x08, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 8(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x0c, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 12(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x10, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 16(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x14, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 20(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x18, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 24(AX)(R8*4), Y7
+	VMULPS       Y5, Y7, Y5
+	VADDPS       Y5, Y1, Y1
+	VPSRLD       $0x1c, Y6, Y5
+	VPAND        Y2, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VBROADCASTSS 28(AX)(R8*4), Y6
+	VMULPS       Y5, Y6, Y5
+	VADDPS       Y5, Y1, Y1
+	ADDQ         $0x08, R8
+	ADDQ         $0x04, CX
+	DECQ         R9
+	JMP          word
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y1, (AX)
 	VZEROUPPER
 	RET
 
@@ -3560,6 +4100,412 @@ head:
 	JMP     loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func scores256x4(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
+// Requires: AVX
+TEXT ·scores256x4(SB), NOSPLIT, $0-48
+	MOVQ   q+8(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), DX
+	MOVQ   16(AX), BX
+	MOVQ   24(AX), AX
+	MOVQ   keys+16(FP), SI
+	MOVQ   tokens+24(FP), DI
+	MOVQ   stride+32(FP), R8
+	MOVQ   dim+40(FP), R9
+	SHLQ   $0x02, R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+loop:
+	CMPQ         R9, $0x08
+	JL           done
+	MOVLQSX      (DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y4
+	MOVLQSX      4(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y5
+	MOVLQSX      8(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y6
+	MOVLQSX      12(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y7
+	MOVLQSX      16(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y8
+	MOVLQSX      20(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y9
+	MOVLQSX      24(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y10
+	MOVLQSX      28(DI), R10
+	IMULQ        R8, R10
+	VMOVUPS      (SI)(R10*1), Y11
+	VUNPCKLPS    Y5, Y4, Y12
+	VUNPCKHPS    Y5, Y4, Y4
+	VUNPCKLPS    Y7, Y6, Y5
+	VUNPCKHPS    Y7, Y6, Y6
+	VUNPCKLPS    Y9, Y8, Y7
+	VUNPCKHPS    Y9, Y8, Y8
+	VUNPCKLPS    Y11, Y10, Y9
+	VUNPCKHPS    Y11, Y10, Y10
+	VUNPCKLPD    Y5, Y12, Y11
+	VUNPCKHPD    Y5, Y12, Y5
+	VUNPCKLPD    Y6, Y4, Y12
+	VUNPCKHPD    Y6, Y4, Y4
+	VUNPCKLPD    Y9, Y7, Y6
+	VUNPCKHPD    Y9, Y7, Y7
+	VUNPCKLPD    Y10, Y8, Y9
+	VUNPCKHPD    Y10, Y8, Y8
+	VPERM2F128   $0x20, Y6, Y11, Y10
+	VPERM2F128   $0x31, Y6, Y11, Y11
+	VPERM2F128   $0x20, Y7, Y5, Y6
+	VPERM2F128   $0x31, Y7, Y5, Y7
+	VPERM2F128   $0x20, Y9, Y12, Y5
+	VPERM2F128   $0x31, Y9, Y12, Y12
+	VPERM2F128   $0x20, Y8, Y4, Y9
+	VPERM2F128   $0x31, Y8, Y4, Y4
+	VBROADCASTSS (CX), Y8
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y0, Y0
+	VBROADCASTSS (DX), Y8
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS (BX), Y8
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VBROADCASTSS (AX), Y8
+	VMULPS       Y10, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VBROADCASTSS 4(CX), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y0, Y0
+	VBROADCASTSS 4(DX), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VBROADCASTSS 4(BX), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VBROADCASTSS 4(AX), Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y6, Y3, Y3
+	VBROADCASTSS 8(CX), Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 8(DX), Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VBROADCASTSS 8(BX), Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VBROADCASTSS 8(AX), Y6
+	VMULPS       Y5, Y6, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 12(CX), Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 12(DX), Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 12(BX), Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VBROADCASTSS 12(AX), Y5
+	VMULPS       Y9, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 16(CX), Y5
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 16(DX), Y5
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 16(BX), Y5
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VBROADCASTSS 16(AX), Y5
+	VMULPS       Y11, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 20(CX), Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 20(DX), Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 20(BX), Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VBROADCASTSS 20(AX), Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 24(CX), Y5
+	VMULPS       Y12, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 24(DX), Y5
+	VMULPS       Y12, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 24(BX), Y5
+	VMULPS       Y12, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VBROADCASTSS 24(AX), Y5
+	VMULPS       Y12, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 28(CX), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 28(DX), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VBROADCASTSS 28(BX), Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VBROADCASTSS 28(AX), Y5
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, SI
+	SUBQ         $0x08, R9
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 64(AX)
+	VMOVUPS Y2, 128(AX)
+	VMOVUPS Y3, 192(AX)
+	VZEROUPPER
+	RET
+
+// func scores256x2(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
+// Requires: AVX
+TEXT ·scores256x2(SB), NOSPLIT, $0-48
+	MOVQ   q+8(FP), AX
+	MOVQ   (AX), CX
+	MOVQ   8(AX), AX
+	MOVQ   keys+16(FP), DX
+	MOVQ   tokens+24(FP), BX
+	MOVQ   stride+32(FP), SI
+	MOVQ   dim+40(FP), DI
+	SHLQ   $0x02, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+
+loop:
+	CMPQ         DI, $0x08
+	JL           done
+	MOVLQSX      (BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y2
+	MOVLQSX      4(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y3
+	MOVLQSX      8(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y4
+	MOVLQSX      12(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y5
+	MOVLQSX      16(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y6
+	MOVLQSX      20(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y7
+	MOVLQSX      24(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y8
+	MOVLQSX      28(BX), R8
+	IMULQ        SI, R8
+	VMOVUPS      (DX)(R8*1), Y9
+	VUNPCKLPS    Y3, Y2, Y10
+	VUNPCKHPS    Y3, Y2, Y2
+	VUNPCKLPS    Y5, Y4, Y3
+	VUNPCKHPS    Y5, Y4, Y4
+	VUNPCKLPS    Y7, Y6, Y5
+	VUNPCKHPS    Y7, Y6, Y6
+	VUNPCKLPS    Y9, Y8, Y7
+	VUNPCKHPS    Y9, Y8, Y8
+	VUNPCKLPD    Y3, Y10, Y9
+	VUNPCKHPD    Y3, Y10, Y3
+	VUNPCKLPD    Y4, Y2, Y10
+	VUNPCKHPD    Y4, Y2, Y2
+	VUNPCKLPD    Y7, Y5, Y4
+	VUNPCKHPD    Y7, Y5, Y5
+	VUNPCKLPD    Y8, Y6, Y7
+	VUNPCKHPD    Y8, Y6, Y6
+	VPERM2F128   $0x20, Y4, Y9, Y8
+	VPERM2F128   $0x31, Y4, Y9, Y9
+	VPERM2F128   $0x20, Y5, Y3, Y4
+	VPERM2F128   $0x31, Y5, Y3, Y5
+	VPERM2F128   $0x20, Y7, Y10, Y3
+	VPERM2F128   $0x31, Y7, Y10, Y10
+	VPERM2F128   $0x20, Y6, Y2, Y7
+	VPERM2F128   $0x31, Y6, Y2, Y2
+	VBROADCASTSS (CX), Y6
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS (AX), Y6
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VBROADCASTSS 4(CX), Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y0, Y0
+	VBROADCASTSS 4(AX), Y6
+	VMULPS       Y4, Y6, Y4
+	VADDPS       Y4, Y1, Y1
+	VBROADCASTSS 8(CX), Y4
+	VMULPS       Y3, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VBROADCASTSS 8(AX), Y4
+	VMULPS       Y3, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 12(CX), Y3
+	VMULPS       Y7, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 12(AX), Y3
+	VMULPS       Y7, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 16(CX), Y3
+	VMULPS       Y9, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 16(AX), Y3
+	VMULPS       Y9, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 20(CX), Y3
+	VMULPS       Y5, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 20(AX), Y3
+	VMULPS       Y5, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 24(CX), Y3
+	VMULPS       Y10, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 24(AX), Y3
+	VMULPS       Y10, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VBROADCASTSS 28(CX), Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 28(AX), Y3
+	VMULPS       Y2, Y3, Y2
+	VADDPS       Y2, Y1, Y1
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, DI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 64(AX)
+	VZEROUPPER
+	RET
+
+// func scores256x1(c *float32, q **float32, keys *float32, tokens *int32, stride int, dim int)
+// Requires: AVX
+TEXT ·scores256x1(SB), NOSPLIT, $0-48
+	MOVQ   q+8(FP), AX
+	MOVQ   (AX), AX
+	MOVQ   keys+16(FP), CX
+	MOVQ   tokens+24(FP), DX
+	MOVQ   stride+32(FP), BX
+	MOVQ   dim+40(FP), SI
+	SHLQ   $0x02, BX
+	VXORPS Y0, Y0, Y0
+
+loop:
+	CMPQ         SI, $0x08
+	JL           done
+	MOVLQSX      (DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y1
+	MOVLQSX      4(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y2
+	MOVLQSX      8(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y3
+	MOVLQSX      12(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y4
+	MOVLQSX      16(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y5
+	MOVLQSX      20(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y6
+	MOVLQSX      24(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y7
+	MOVLQSX      28(DX), DI
+	IMULQ        BX, DI
+	VMOVUPS      (CX)(DI*1), Y8
+	VUNPCKLPS    Y2, Y1, Y9
+	VUNPCKHPS    Y2, Y1, Y1
+	VUNPCKLPS    Y4, Y3, Y2
+	VUNPCKHPS    Y4, Y3, Y3
+	VUNPCKLPS    Y6, Y5, Y4
+	VUNPCKHPS    Y6, Y5, Y5
+	VUNPCKLPS    Y8, Y7, Y6
+	VUNPCKHPS    Y8, Y7, Y7
+	VUNPCKLPD    Y2, Y9, Y8
+	VUNPCKHPD    Y2, Y9, Y2
+	VUNPCKLPD    Y3, Y1, Y9
+	VUNPCKHPD    Y3, Y1, Y1
+	VUNPCKLPD    Y6, Y4, Y3
+	VUNPCKHPD    Y6, Y4, Y4
+	VUNPCKLPD    Y7, Y5, Y6
+	VUNPCKHPD    Y7, Y5, Y5
+	VPERM2F128   $0x20, Y3, Y8, Y7
+	VPERM2F128   $0x31, Y3, Y8, Y8
+	VPERM2F128   $0x20, Y4, Y2, Y3
+	VPERM2F128   $0x31, Y4, Y2, Y4
+	VPERM2F128   $0x20, Y6, Y9, Y2
+	VPERM2F128   $0x31, Y6, Y9, Y9
+	VPERM2F128   $0x20, Y5, Y1, Y6
+	VPERM2F128   $0x31, Y5, Y1, Y1
+	VBROADCASTSS (AX), Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y0, Y0
+	VBROADCASTSS 4(AX), Y5
+	VMULPS       Y3, Y5, Y3
+	VADDPS       Y3, Y0, Y0
+	VBROADCASTSS 8(AX), Y3
+	VMULPS       Y2, Y3, Y2
+	VADDPS       Y2, Y0, Y0
+	VBROADCASTSS 12(AX), Y2
+	VMULPS       Y6, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VBROADCASTSS 16(AX), Y2
+	VMULPS       Y8, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VBROADCASTSS 20(AX), Y2
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VBROADCASTSS 24(AX), Y2
+	VMULPS       Y9, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VBROADCASTSS 28(AX), Y2
+	VMULPS       Y1, Y2, Y1
+	VADDPS       Y1, Y0, Y0
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, CX
+	SUBQ         $0x08, SI
+	JMP          loop
+
+done:
+	MOVQ    c+0(FP), AX
+	VMOVUPS Y0, (AX)
 	VZEROUPPER
 	RET
 

@@ -98,6 +98,9 @@ func TestLinear(t *testing.T) {
 		}
 	}
 	check(t, linearCase("affine over several items of work", src, affineMatrix(src, 70, 160, 4, 32, ops.BF16), 9))
+	for _, rows := range []int{2, 3, 4} { // decoded in registers
+		check(t, linearCase(fmt.Sprint("few rows ", rows), src, affineMatrix(src, 43, 192, 4, 64, ops.BF16), rows))
+	}
 }
 
 // A tall and narrow product is cut over rows, a short and wide one over outputs.

@@ -15,7 +15,7 @@ const nibbleLanes = 16
 
 // suitsNibbles says whether the product is small enough, and its weights of a kind, for runNibbles.
 func (p *product) suitsNibbles(v vector) bool {
-	return v == avx512 && p.w.Format == ops.Affine && p.w.Bits == 4 && p.x.n <= fewRows
+	return v.nibbles() && p.w.Format == ops.Affine && p.w.Bits == 4 && p.x.n <= fewRows
 }
 
 // nibbleRows are 16 rows of weights of 4 bits as they are stored.

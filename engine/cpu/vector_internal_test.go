@@ -87,6 +87,16 @@ func vectorOps() map[string]func(v vector, c *vectorCase) float64 {
 			}
 			return 0
 		},
+		"codes of 4 bits": func(v vector, c *vectorCase) float64 {
+			b := c.bytes()
+			for i := v.unpack4(c.y[:c.n], b, 0.3, -2); i < c.n; i++ {
+				c.y[i] = affine(uint32(b[i/2]>>(i%2*4)&15), 0.3, -2)
+			}
+			return 0
+		},
+		"score of 1": scoring(1),
+		"score of 2": scoring(2),
+		"score of 3": scoring(3),
 		"sumValues": func(v vector, c *vectorCase) float64 {
 			v.sumValues(c.y[:c.n], c.z, c.x, c.tokens, c.n+3)
 			return 0
@@ -106,6 +116,21 @@ func vectorOps() map[string]func(v vector, c *vectorCase) float64 {
 			v.updateAndRead(c.y[:4*c.n], c.x[:c.n], c.z[4:4+c.n], c.z[:4], c.z[c.n:c.n+4])
 			return float64(c.x[c.n-1])
 		},
+	}
+}
+
+// scoring is an operation that scores n keys of 16 dimensions with some queries.
+func scoring(queries int) func(v vector, c *vectorCase) float64 {
+	return func(v vector, c *vectorCase) float64 {
+		qs, tokens := make([][]float32, queries), make([]int32, c.n)
+		for i := range qs {
+			qs[i] = c.z[i:][:16]
+		}
+		for i := range tokens {
+			tokens[i] = int32(5 * i % (len(c.x)/2 - 8))
+		}
+		v.score(c.y[:queries*c.n], qs, c.x, tokens, 2)
+		return 0
 	}
 }
 

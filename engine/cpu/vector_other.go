@@ -19,6 +19,8 @@ func (v vector) transpose(panel, rows []float32, n int) { panic("cpu: no kernels
 
 func (v vector) unpack4(dst []float32, codes []byte, scale, bias float32) int { return 0 }
 
+func (v vector) nibbles() bool { return false }
+
 func (v vector) nibbleDots(c *[fewRows * nibbleLanes]float32, xs *[fewRows]*float32, w *nibbleRows, rows int) {
 	panic("cpu: no kernels for this processor")
 }

@@ -8,13 +8,13 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// scores512 is the products of some queries with sixteen keys. Lanes are keys: a block of 16 dims of 16 keys is
+// scores is the products of some queries with a register of keys. Lanes are keys: a block of as many dims of them is
 // transposed in registers, and then meets the queries dim after dim.
-func scores512(heads int) {
-	name := fmt.Sprintf("scores512x%d", heads)
+func (w width) scores(heads int) {
+	name := fmt.Sprint(w.name("scores"), "x", heads)
 	kernel(name, "func(c *float32, q **float32, keys *float32, tokens *int32, stride, dim int)")
-	Doc(name+" sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for 16 keys.",
-		"dim is a multiple of 16. It needs AVX-512F.")
+	Doc(fmt.Sprintf("%s sets c[i*16+j] to the product of query q[i] and the key at keys + tokens[j]*stride floats, for %d keys.", name, w.floats()),
+		"dim is a multiple of 16. "+w.needs())
 	table := Load(Param("q"), GP64())
 	qs := make([]GPVirtual, heads)
 	for i := range qs {
@@ -24,34 +24,26 @@ func scores512(heads int) {
 	keys, tokens, stride := Load(Param("keys"), GP64()), Load(Param("tokens"), GP64()), Load(Param("stride"), GP64())
 	left := Load(Param("dim"), GP64())
 	SHLQ(Imm(2), stride)
-	acc := make([]VecVirtual, heads)
-	for i := range acc {
-		acc[i] = ZMM()
-		VPXORD(acc[i], acc[i], acc[i])
-	}
+	acc := w.zeros(heads)
 	Label("loop")
-	CMPQ(left, Imm(16))
+	CMPQ(left, Imm(uint64(w.floats())))
 	JL(LabelRef("done"))
-	in := make([]VecVirtual, 16)
+	in := make([]VecVirtual, w.floats())
 	for j := range in {
 		at := GP64()
 		MOVLQSX(Mem{Base: tokens, Disp: 4 * j}, at)
 		IMULQ(stride, at)
-		in[j] = ZMM()
+		in[j] = w.register()
 		VMOVUPS(Mem{Base: keys, Index: at, Scale: 1}, in[j])
 	}
-	for d, column := range transpose16(in) {
-		for i := range acc {
-			t := ZMM()
-			VMULPS_BCST(Mem{Base: qs[i], Disp: 4 * d}, column, t)
-			VADDPS(t, acc[i], acc[i])
-		}
+	for d, column := range w.transposed(in) {
+		w.addProducts(acc, qs, Mem{Disp: 4 * d}, column)
 	}
 	for i := range qs {
-		ADDQ(Imm(64), qs[i])
+		ADDQ(Imm(uint64(w)), qs[i])
 	}
-	ADDQ(Imm(64), keys)
-	SUBQ(Imm(16), left)
+	ADDQ(Imm(uint64(w)), keys)
+	SUBQ(Imm(uint64(w.floats())), left)
 	JMP(LabelRef("loop"))
 	Label("done")
 	c := Load(Param("c"), GP64())

@@ -56,6 +56,24 @@ func (w width) clear(r VecVirtual) {
 	VPXORD(r, r, r)
 }
 
+// move loads integers.
+func (w width) move(from Mem, r VecVirtual) {
+	if w == ymm {
+		VMOVDQU(from, r)
+		return
+	}
+	VMOVDQU32(from, r)
+}
+
+// and keeps the bits of r that mask has.
+func (w width) and(mask, r VecVirtual) {
+	if w == ymm {
+		VPAND(mask, r, r)
+		return
+	}
+	VPANDD(mask, r, r)
+}
+
 // zeros are n registers of sums that begin.
 func (w width) zeros(n int) []VecVirtual {
 	acc := make([]VecVirtual, n)
