@@ -987,7 +987,30 @@ func strip512x2x2(c *float32, ldc int, x *float32, panel *float32, n int, first 
 //go:noescape
 func strip512x2x1(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
 
+// strip256x6x2 adds x[6*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 6 and j < 16.
+// c starts at zero if first. It needs AVX2 and FMA.
+//
+//go:noescape
+func strip256x6x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip256x4x2 adds x[6*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 4 and j < 16.
+// c starts at zero if first. It needs AVX2 and FMA.
+//
+//go:noescape
+func strip256x4x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
+// strip256x2x2 adds x[6*i+r] * panel[32*i+j] to c[r*ldc+j], fused, i < n ascending, for r < 2 and j < 16.
+// c starts at zero if first. It needs AVX2 and FMA.
+//
+//go:noescape
+func strip256x2x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+
 // pack256x8 sets dst[8*i+r] to element i of row r for r < 8 and i < n, n a multiple of 4. It needs AVX.
 //
 //go:noescape
 func pack256x8(dst *float32, rows **float32, n int)
+
+// pack256x6 sets dst[6*i+r] to element i of row r for r < 6 and i < n, n a multiple of 4. Two floats behind are overwritten. It needs AVX.
+//
+//go:noescape
+func pack256x6(dst *float32, rows **float32, n int)

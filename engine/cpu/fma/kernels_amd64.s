@@ -20371,6 +20371,222 @@ done:
 	VZEROUPPER
 	RET
 
+// func strip256x6x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·strip256x6x2(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	LEAQ       (CX)(CX*2), DX
+	LEAQ       (AX)(CX*4), BX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(CX*1)
+	PREFETCHT0 (AX)(CX*2)
+	PREFETCHT0 (AX)(DX*1)
+	PREFETCHT0 (BX)
+	PREFETCHT0 (BX)(CX*1)
+	MOVQ       x+16(FP), SI
+	MOVQ       panel+24(FP), DI
+	MOVQ       n+32(FP), R8
+	MOVB       first+40(FP), R9
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	VXORPS     Y8, Y8, Y8
+	VXORPS     Y9, Y9, Y9
+	VXORPS     Y10, Y10, Y10
+	VXORPS     Y11, Y11, Y11
+	TESTB      R9, R9
+	JNZ        loop
+	MOVQ       c+0(FP), R9
+	MOVQ       ldc+8(FP), R10
+	SHLQ       $0x02, R10
+	LEAQ       (R10)(R10*2), R11
+	LEAQ       (R9)(R10*4), R12
+	VMOVUPS    (R9), Y0
+	VMOVUPS    32(R9), Y1
+	VMOVUPS    (R9)(R10*1), Y2
+	VMOVUPS    32(R9)(R10*1), Y3
+	VMOVUPS    (R9)(R10*2), Y4
+	VMOVUPS    32(R9)(R10*2), Y5
+	VMOVUPS    (R9)(R11*1), Y6
+	VMOVUPS    32(R9)(R11*1), Y7
+	VMOVUPS    (R12), Y8
+	VMOVUPS    32(R12), Y9
+	VMOVUPS    (R12)(R10*1), Y10
+	VMOVUPS    32(R12)(R10*1), Y11
+
+loop:
+	TESTQ        R8, R8
+	JZ           done
+	VMOVUPS      (DI), Y12
+	VMOVUPS      32(DI), Y13
+	VBROADCASTSS (SI), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(SI), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(SI), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(SI), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(SI), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(SI), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x18, SI
+	DECQ         R8
+	JMP          loop
+
+done:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, (AX)(CX*1)
+	VMOVUPS Y3, 32(AX)(CX*1)
+	VMOVUPS Y4, (AX)(CX*2)
+	VMOVUPS Y5, 32(AX)(CX*2)
+	VMOVUPS Y6, (AX)(DX*1)
+	VMOVUPS Y7, 32(AX)(DX*1)
+	VMOVUPS Y8, (BX)
+	VMOVUPS Y9, 32(BX)
+	VMOVUPS Y10, (BX)(CX*1)
+	VMOVUPS Y11, 32(BX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func strip256x4x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·strip256x4x2(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	LEAQ       (CX)(CX*2), DX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(CX*1)
+	PREFETCHT0 (AX)(CX*2)
+	PREFETCHT0 (AX)(DX*1)
+	MOVQ       x+16(FP), BX
+	MOVQ       panel+24(FP), SI
+	MOVQ       n+32(FP), DI
+	MOVB       first+40(FP), R8
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	VXORPS     Y4, Y4, Y4
+	VXORPS     Y5, Y5, Y5
+	VXORPS     Y6, Y6, Y6
+	VXORPS     Y7, Y7, Y7
+	TESTB      R8, R8
+	JNZ        loop
+	MOVQ       c+0(FP), R8
+	MOVQ       ldc+8(FP), R9
+	SHLQ       $0x02, R9
+	LEAQ       (R9)(R9*2), R10
+	VMOVUPS    (R8), Y0
+	VMOVUPS    32(R8), Y1
+	VMOVUPS    (R8)(R9*1), Y2
+	VMOVUPS    32(R8)(R9*1), Y3
+	VMOVUPS    (R8)(R9*2), Y4
+	VMOVUPS    32(R8)(R9*2), Y5
+	VMOVUPS    (R8)(R10*1), Y6
+	VMOVUPS    32(R8)(R10*1), Y7
+
+loop:
+	TESTQ        DI, DI
+	JZ           done
+	VMOVUPS      (SI), Y8
+	VMOVUPS      32(SI), Y9
+	VBROADCASTSS (BX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(BX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(BX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(BX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x00000080, SI
+	ADDQ         $0x18, BX
+	DECQ         DI
+	JMP          loop
+
+done:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, (AX)(CX*1)
+	VMOVUPS Y3, 32(AX)(CX*1)
+	VMOVUPS Y4, (AX)(CX*2)
+	VMOVUPS Y5, 32(AX)(CX*2)
+	VMOVUPS Y6, (AX)(DX*1)
+	VMOVUPS Y7, 32(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+// func strip256x2x2(c *float32, ldc int, x *float32, panel *float32, n int, first bool)
+// Requires: AVX, FMA3, MMX+
+TEXT ·strip256x2x2(SB), NOSPLIT, $0-41
+	MOVQ       c+0(FP), AX
+	MOVQ       ldc+8(FP), CX
+	SHLQ       $0x02, CX
+	PREFETCHT0 (AX)
+	PREFETCHT0 (AX)(CX*1)
+	MOVQ       x+16(FP), DX
+	MOVQ       panel+24(FP), BX
+	MOVQ       n+32(FP), SI
+	MOVB       first+40(FP), DI
+	VXORPS     Y0, Y0, Y0
+	VXORPS     Y1, Y1, Y1
+	VXORPS     Y2, Y2, Y2
+	VXORPS     Y3, Y3, Y3
+	TESTB      DI, DI
+	JNZ        loop
+	MOVQ       c+0(FP), DI
+	MOVQ       ldc+8(FP), R8
+	SHLQ       $0x02, R8
+	VMOVUPS    (DI), Y0
+	VMOVUPS    32(DI), Y1
+	VMOVUPS    (DI)(R8*1), Y2
+	VMOVUPS    32(DI)(R8*1), Y3
+
+loop:
+	TESTQ        SI, SI
+	JZ           done
+	VMOVUPS      (BX), Y4
+	VMOVUPS      32(BX), Y5
+	VBROADCASTSS (DX), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(DX), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $0x00000080, BX
+	ADDQ         $0x18, DX
+	DECQ         SI
+	JMP          loop
+
+done:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, (AX)(CX*1)
+	VMOVUPS Y3, 32(AX)(CX*1)
+	VZEROUPPER
+	RET
+
 // func pack256x8(dst *float32, rows **float32, n int)
 // Requires: AVX
 TEXT ·pack256x8(SB), NOSPLIT, $0-24
@@ -20412,6 +20628,49 @@ loop:
 	VMOVUPS     Y1, 96(R10)
 	ADDQ        $0x00000080, R10
 	ADDQ        $0x04, R12
+	JMP         loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func pack256x6(dst *float32, rows **float32, n int)
+// Requires: AVX
+TEXT ·pack256x6(SB), NOSPLIT, $0-24
+	MOVQ rows+8(FP), AX
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 16(AX), BX
+	MOVQ 24(AX), SI
+	MOVQ 32(AX), DI
+	MOVQ 40(AX), AX
+	MOVQ dst+0(FP), R8
+	MOVQ n+16(FP), R9
+	XORQ R10, R10
+
+loop:
+	CMPQ        R10, R9
+	JGE         done
+	VMOVUPS     (CX)(R10*4), X0
+	VINSERTF128 $0x01, (DI)(R10*4), Y0, Y1
+	VMOVUPS     (DX)(R10*4), X0
+	VINSERTF128 $0x01, (AX)(R10*4), Y0, Y2
+	VMOVUPS     (BX)(R10*4), X0
+	VMOVUPS     (SI)(R10*4), X4
+	VUNPCKLPS   Y2, Y1, Y3
+	VUNPCKHPS   Y2, Y1, Y1
+	VUNPCKLPS   Y4, Y0, Y2
+	VUNPCKHPS   Y4, Y0, Y5
+	VUNPCKLPD   Y2, Y3, Y6
+	VMOVUPS     Y6, (R8)
+	VUNPCKHPD   Y2, Y3, Y2
+	VMOVUPS     Y2, 24(R8)
+	VUNPCKLPD   Y5, Y1, Y2
+	VMOVUPS     Y2, 48(R8)
+	VUNPCKHPD   Y5, Y1, Y1
+	VMOVUPS     Y1, 72(R8)
+	ADDQ        $0x00000060, R8
+	ADDQ        $0x04, R10
 	JMP         loop
 
 done:

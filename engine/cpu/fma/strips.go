@@ -1,6 +1,6 @@
 package fma
 
-// Strip is how many rows of x meet a panel at a time.
+// Strip is how many rows of x meet a panel at a time, at most.
 const Strip = 8
 
 // Packed are rows of x, some inputs of each, close together and in the order in which the kernels of Product read them.
@@ -28,22 +28,35 @@ func (s Set) PackedFloats() int {
 	return 1 << 17
 }
 
+// stripRows is how many rows of x meet a panel at a time.
+func (s Set) stripRows() int {
+	switch s {
+	case AVX512:
+		return Strip
+	case AVX2:
+		return 6
+	}
+	return 0 // rows are not brought into strips
+}
+
 // Pack copies inputs [from, from+inputs) of n rows. row(i) is row i, from its first input on.
 func (s Set) Pack(p *Packed, n, from, inputs int, row func(i int) []float32) {
 	p.rows, p.inputs = n, inputs
-	data := Grow(&p.data, (n+Strip-1)/Strip*Strip*inputs)
-	if s != AVX512 {
+	strip := s.stripRows()
+	if strip == 0 {
+		data := Grow(&p.data, n*inputs)
 		for i := range n {
 			copy(data[i*inputs:(i+1)*inputs], row(i)[from:])
 		}
 		return
 	}
+	data := Grow(&p.data, (n+strip-1)/strip*strip*inputs+Strip) // kernels write whole registers
 	var rows [Strip][]float32
-	for first := 0; first < n; first += Strip {
-		for r := range rows {
+	for first := 0; first < n; first += strip {
+		for r := range strip {
 			rows[r] = row(min(first+r, n-1))[from:][:inputs] // a ragged end repeats a row; those results are dropped
 		}
-		s.packStrip(data[first*inputs:], &rows, inputs)
+		s.packStrip(data[first*inputs:], rows[:strip], inputs)
 	}
 }
 
@@ -51,13 +64,17 @@ func (s Set) Pack(p *Packed, n, from, inputs int, row func(i int) []float32) {
 // ascending, fused. They start at zero if first.
 func (s Set) Product(c Rows, x *Packed, panel []float32, columns int, first bool) {
 	whole, edge := (columns+half-1)/half*half, Rows{x.edge[:], Lanes}
-	for r := 0; r < x.rows; r += Strip {
-		to, rows := Rows{c.Data[r*c.Step:], c.Step}, min(Strip, x.rows-r)
-		if rows == Strip && columns == whole {
-			s.meet(to, x, r, panel, Tile{Rows: Strip, Columns: whole, Inputs: x.inputs, First: first})
+	strip := s.stripRows()
+	if strip == 0 {
+		strip = Strip
+	}
+	for r := 0; r < x.rows; r += strip {
+		to, rows := Rows{c.Data[r*c.Step:], c.Step}, min(strip, x.rows-r)
+		t := Tile{Rows: rows, Columns: whole, Inputs: x.inputs, First: first}
+		if rows == strip && columns == whole {
+			s.meet(to, x, r, panel, t)
 			continue
 		}
-		t := Tile{Rows: rows, Columns: whole, Inputs: x.inputs, First: first}
 		if !first {
 			copyRows(edge, to, rows, columns)
 		}
@@ -74,10 +91,11 @@ func copyRows(to, from Rows, rows, columns int) {
 
 // meet goes on with the chains of the strip of x that begins with row r.
 func (s Set) meet(c Rows, x *Packed, r int, panel []float32, t Tile) {
-	if s != AVX512 || t.Inputs == 0 {
+	strip := s.stripRows()
+	if strip == 0 || t.Inputs == 0 {
 		s.Dots(c, Rows{x.data[r*x.inputs:], x.inputs}, panel, t)
 		return
 	}
 	_, _ = panel[(t.Inputs-1)*Lanes+t.Columns-1], c.Data[(t.Rows-1)*c.Step+t.Columns-1]
-	s.stripDots(c, x.data[r*x.inputs:(r+Strip)*x.inputs], panel, t)
+	s.stripDots(c, x.data[r*x.inputs:(r+strip)*x.inputs], panel, t)
 }

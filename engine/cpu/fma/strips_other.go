@@ -8,6 +8,6 @@ func (s Set) stripDots(c Rows, x, panel []float32, t Tile) {
 	panic("fma: no such kernels for this processor")
 }
 
-func (s Set) packStrip(dst []float32, rows *[Strip][]float32, n int) {
+func (s Set) packStrip(dst []float32, rows [][]float32, n int) {
 	panic("fma: no such kernels for this processor")
 }

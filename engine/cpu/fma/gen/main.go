@@ -59,10 +59,14 @@ func main() {
 	transpose256("transpose256x16", 2)
 	transposeListed256()
 	for _, rows := range []int{8, 6, 4, 2} {
-		strip(rows, 2)
-		strip(rows, 1)
+		strip(wide, rows, 2)
+		strip(wide, rows, 1)
 	}
-	pack()
+	for _, rows := range []int{6, 4, 2} {
+		strip(narrow, rows, 2)
+	}
+	pack(8)
+	pack(6)
 	Generate()
 }
 

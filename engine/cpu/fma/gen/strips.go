@@ -8,59 +8,71 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// stripRows is how many rows of x stand side by side in a strip.
-const stripRows = 8
+// stripRows is how many rows of x stand side by side in a strip: as many as kernels have registers for.
+func (w isa) stripRows() int {
+	if w.bytes == 64 {
+		return 8
+	}
+	return 6
+}
 
 // strip is rows x (vecs registers) chains over a strip: however long the rows are, their numbers come from one stream.
-func strip(rows, vecs int) {
-	name := fmt.Sprintf("strip512x%dx%d", rows, vecs)
+func strip(w isa, rows, vecs int) {
+	name := fmt.Sprintf("strip%sx%dx%d", w.name, rows, vecs)
 	kernel(name, "func(c *float32, ldc int, x, panel *float32, n int, first bool)")
-	Doc(fmt.Sprintf("%s adds x[%d*i+r] * panel[%d*i+j] to c[r*ldc+j], fused, i < n ascending, for r < %d and j < %d.", name, stripRows, lanes, rows, 16*vecs),
-		"c starts at zero if first. It needs AVX-512F.")
+	Doc(fmt.Sprintf("%s adds x[%d*i+r] * panel[%d*i+j] to c[r*ldc+j], fused, i < n ascending, for r < %d and j < %d.", name, w.stripRows(), lanes, rows, vecs*w.bytes/4),
+		"c starts at zero if first. "+w.needs)
 	c, acc := newGrid(load("c"), load("ldc"), rows), make([][]VecVirtual, rows)
 	for r := range rows { // they are written at the end, and often far away
 		for v := range vecs {
-			PREFETCHT0(c.at(r, 64*v))
-			acc[r] = append(acc[r], ZMM())
+			if v*w.bytes%64 == 0 {
+				PREFETCHT0(c.at(r, v*w.bytes))
+			}
+			acc[r] = append(acc[r], w.reg())
 		}
 	}
 	x, panel, n := load("x"), load("panel"), load("n")
-	begin(wide, acc)
+	begin(w, acc)
 	Label("loop")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
 	ws := make([]VecVirtual, vecs)
 	for v := range ws {
-		ws[v] = ZMM()
-		VMOVUPS(Mem{Base: panel, Disp: 64 * v}, ws[v])
+		ws[v] = w.reg()
+		VMOVUPS(Mem{Base: panel, Disp: v * w.bytes}, ws[v])
 	}
 	for r := range acc {
-		xv := ZMM()
+		xv := w.reg()
 		VBROADCASTSS(Mem{Base: x, Disp: 4 * r}, xv)
 		for v, a := range acc[r] {
 			VFMADD231PS(ws[v], xv, a)
 		}
 	}
 	ADDQ(U32(4*lanes), panel)
-	ADDQ(Imm(4*stripRows), x)
+	ADDQ(Imm(uint64(4*w.stripRows())), x)
 	DECQ(n)
 	JMP(LabelRef("loop"))
 	Label("done")
 	for r := range acc {
 		for v := range acc[r] {
-			VMOVUPS(acc[r][v], c.at(r, 64*v))
+			VMOVUPS(acc[r][v], c.at(r, v*w.bytes))
 		}
 	}
 	VZEROUPPER()
 	RET()
 }
 
-// pack makes a strip of rows. Rows i and i+4 share a register; each half of it is transposed four by four.
-func pack() {
-	kernel("pack256x8", "func(dst *float32, rows **float32, n int)")
-	Doc("pack256x8 sets dst[8*i+r] to element i of row r for r < 8 and i < n, n a multiple of 4. It needs AVX.")
+// pack makes a strip of rows. Rows i and i+4 share a register; each half of it is transposed four by four. Of six rows a
+// register has two numbers too many, which the next one covers.
+func pack(strip int) {
+	name, more := fmt.Sprintf("pack256x%d", strip), "It needs AVX."
+	if strip < 8 {
+		more = "Two floats behind are overwritten. " + more
+	}
+	kernel(name, "func(dst *float32, rows **float32, n int)")
+	Doc(fmt.Sprintf("%s sets dst[%d*i+r] to element i of row r for r < %d and i < n, n a multiple of 4. %s", name, strip, strip, more))
 	table := load("rows")
-	rows := make([]GPVirtual, stripRows)
+	rows := make([]GPVirtual, strip)
 	for r := range rows {
 		rows[r] = GP64()
 		MOVQ(Mem{Base: table, Disp: 8 * r}, rows[r])
@@ -72,13 +84,18 @@ func pack() {
 	JGE(LabelRef("done"))
 	in := make([]VecVirtual, 4)
 	for r := range in {
+		if r+4 >= strip {
+			in[r] = YMM()
+			VMOVUPS(Mem{Base: rows[r], Index: at, Scale: 4}, in[r].AsX())
+			continue
+		}
 		low := XMM()
 		in[r] = YMM()
 		VMOVUPS(Mem{Base: rows[r], Index: at, Scale: 4}, low)
 		VINSERTF128(Imm(1), Mem{Base: rows[r+4], Index: at, Scale: 4}, low.AsY(), in[r])
 	}
-	transpose4(in, func(i int, v VecVirtual) { VMOVUPS(v, Mem{Base: dst, Disp: 32 * i}) })
-	ADDQ(U32(128), dst)
+	transpose4(in, func(i int, v VecVirtual) { VMOVUPS(v, Mem{Base: dst, Disp: 4 * strip * i}) })
+	ADDQ(U32(uint32(16*strip)), dst)
 	ADDQ(Imm(4), at)
 	JMP(LabelRef("loop"))
 	Label("done")
