@@ -3483,6 +3483,26 @@ DATA sixteens<>+24(SB)/4, $0x00100010
 DATA sixteens<>+28(SB)/4, $0x00100010
 GLOBL sixteens<>(SB), RODATA|NOPTR, $32
 
+DATA high<>+0(SB)/4, $0x01000100
+DATA high<>+4(SB)/4, $0x01000100
+DATA high<>+8(SB)/4, $0x01000100
+DATA high<>+12(SB)/4, $0x01000100
+DATA high<>+16(SB)/4, $0x01000100
+DATA high<>+20(SB)/4, $0x01000100
+DATA high<>+24(SB)/4, $0x01000100
+DATA high<>+28(SB)/4, $0x01000100
+GLOBL high<>(SB), RODATA|NOPTR, $32
+
+DATA highSixteens<>+0(SB)/4, $0x10001000
+DATA highSixteens<>+4(SB)/4, $0x10001000
+DATA highSixteens<>+8(SB)/4, $0x10001000
+DATA highSixteens<>+12(SB)/4, $0x10001000
+DATA highSixteens<>+16(SB)/4, $0x10001000
+DATA highSixteens<>+20(SB)/4, $0x10001000
+DATA highSixteens<>+24(SB)/4, $0x10001000
+DATA highSixteens<>+28(SB)/4, $0x10001000
+GLOBL highSixteens<>(SB), RODATA|NOPTR, $32
+
 DATA shift<>+0(SB)/4, $0x43800000
 DATA shift<>+4(SB)/4, $0x43800000
 DATA shift<>+8(SB)/4, $0x43800000
@@ -4180,7 +4200,7 @@ period:
 
 // func product256x4x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x4x2(SB), NOSPLIT, $384-64
+TEXT ·product256x4x2(SB), NOSPLIT, $256-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -4214,10 +4234,6 @@ outputs:
 	VMOVDQU Y0, 160(SP)
 	VMOVDQU Y0, 192(SP)
 	VMOVDQU Y0, 224(SP)
-	VMOVDQU Y0, 256(SP)
-	VMOVDQU Y0, 288(SP)
-	VMOVDQU Y0, 320(SP)
-	VMOVDQU Y0, 352(SP)
 	MOVQ    AX, R11
 
 quads:
@@ -4465,42 +4481,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000400, CX
@@ -4510,9 +4522,7 @@ quads:
 	VMOVUPS      128(R8), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4520,11 +4530,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    192(SP), Y2
-	VCVTDQ2PS    224(SP), Y3
-	VCVTDQ2PS    256(SP), Y4
+	VCVTDQ2PS    128(SP), Y2
+	VCVTDQ2PS    160(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4534,11 +4542,9 @@ quads:
 	VMOVUPS      Y3, (SI)
 	VMOVUPS      32(R8), Y0
 	VMOVUPS      160(R8), Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4546,11 +4552,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, 32(DX)
-	VCVTDQ2PS    288(SP), Y2
-	VCVTDQ2PS    320(SP), Y3
-	VCVTDQ2PS    352(SP), Y4
+	VCVTDQ2PS    192(SP), Y2
+	VCVTDQ2PS    224(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4585,7 +4589,7 @@ quads:
 
 // func few256x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x4x2(SB), NOSPLIT, $384-72
+TEXT ·few256x4x2(SB), NOSPLIT, $256-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -4628,10 +4632,6 @@ outputs:
 	VMOVDQU Y0, 160(SP)
 	VMOVDQU Y0, 192(SP)
 	VMOVDQU Y0, 224(SP)
-	VMOVDQU Y0, 256(SP)
-	VMOVDQU Y0, 288(SP)
-	VMOVDQU Y0, 320(SP)
-	VMOVDQU Y0, 352(SP)
 	MOVQ    AX, R12
 
 quads:
@@ -4909,42 +4909,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000400, CX
@@ -4956,9 +4952,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4966,11 +4960,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    192(SP), Y2
-	VCVTDQ2PS    224(SP), Y3
-	VCVTDQ2PS    256(SP), Y4
+	VCVTDQ2PS    128(SP), Y2
+	VCVTDQ2PS    160(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4982,11 +4974,9 @@ quads:
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    16(R9), Y1
 	VPSLLD       $0x10, Y1, Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -4994,11 +4984,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, 32(DX)
-	VCVTDQ2PS    288(SP), Y2
-	VCVTDQ2PS    320(SP), Y3
-	VCVTDQ2PS    352(SP), Y4
+	VCVTDQ2PS    192(SP), Y2
+	VCVTDQ2PS    224(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5033,7 +5021,7 @@ quads:
 
 // func product256x4x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x4x1(SB), NOSPLIT, $192-64
+TEXT ·product256x4x1(SB), NOSPLIT, $128-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -5055,8 +5043,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R9
 
 quads:
@@ -5190,24 +5176,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000400, CX
 	SUBQ         $0x20, R9
@@ -5216,9 +5200,7 @@ quads:
 	VMOVUPS      128(SI), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5228,11 +5210,9 @@ quads:
 	VMOVUPS      Y3, (DX)
 	VMOVUPS      32(SI), Y0
 	VMOVUPS      160(SI), Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5262,7 +5242,7 @@ quads:
 
 // func few256x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x4x1(SB), NOSPLIT, $192-72
+TEXT ·few256x4x1(SB), NOSPLIT, $128-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -5289,8 +5269,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R10
 
 quads:
@@ -5454,24 +5432,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000400, CX
 	SUBQ         $0x20, R10
@@ -5482,9 +5458,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5496,11 +5470,9 @@ quads:
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    16(DI), Y1
 	VPSLLD       $0x10, Y1, Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5530,7 +5502,7 @@ quads:
 
 // func product256x6x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x6x2(SB), NOSPLIT, $384-64
+TEXT ·product256x6x2(SB), NOSPLIT, $256-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -5564,10 +5536,6 @@ outputs:
 	VMOVDQU Y0, 160(SP)
 	VMOVDQU Y0, 192(SP)
 	VMOVDQU Y0, 224(SP)
-	VMOVDQU Y0, 256(SP)
-	VMOVDQU Y0, 288(SP)
-	VMOVDQU Y0, 320(SP)
-	VMOVDQU Y0, 352(SP)
 	MOVQ    AX, R11
 
 quads:
@@ -5623,42 +5591,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	VMOVDQU      256(CX), Y0
 	VMOVDQU      288(CX), Y1
 	VPBROADCASTD 8(BX), Y2
@@ -5711,42 +5675,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	VMOVDQU      512(CX), Y0
 	VMOVDQU      544(CX), Y1
 	VPBROADCASTD 16(BX), Y2
@@ -5799,42 +5759,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	VMOVDQU      768(CX), Y0
 	VMOVDQU      800(CX), Y1
 	VPBROADCASTD 24(BX), Y2
@@ -5887,42 +5843,38 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y6, Y6
-	VPADDD       160(SP), Y6, Y6
-	VMOVDQU      Y6, 160(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPADDD       192(SP), Y9, Y9
-	VMOVDQU      Y9, 192(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y6, Y6
+	VMOVDQU      Y6, 96(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
 	VPMADDWD     ones<>+0(SB), Y11, Y11
-	VPADDD       224(SP), Y11, Y11
-	VMOVDQU      Y11, 224(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       256(SP), Y0, Y0
-	VMOVDQU      Y0, 256(SP)
-	VPMADDWD     ones<>+0(SB), Y8, Y8
-	VPADDD       288(SP), Y8, Y8
-	VMOVDQU      Y8, 288(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       128(SP), Y9, Y9
+	VMOVDQU      Y9, 128(SP)
+	VPADDD       160(SP), Y0, Y0
+	VMOVDQU      Y0, 160(SP)
+	VPMADDWD     high<>+0(SB), Y8, Y8
 	VPMADDWD     ones<>+0(SB), Y10, Y10
-	VPADDD       320(SP), Y10, Y10
-	VMOVDQU      Y10, 320(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       352(SP), Y1, Y1
-	VMOVDQU      Y1, 352(SP)
+	VPADDD       Y10, Y8, Y8
+	VPADDD       192(SP), Y8, Y8
+	VMOVDQU      Y8, 192(SP)
+	VPADDD       224(SP), Y1, Y1
+	VMOVDQU      Y1, 224(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000400, CX
@@ -5932,9 +5884,7 @@ quads:
 	VMOVUPS      128(R8), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5942,11 +5892,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    192(SP), Y2
-	VCVTDQ2PS    224(SP), Y3
-	VCVTDQ2PS    256(SP), Y4
+	VCVTDQ2PS    128(SP), Y2
+	VCVTDQ2PS    160(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5956,11 +5904,9 @@ quads:
 	VMOVUPS      Y3, (SI)
 	VMOVUPS      32(R8), Y0
 	VMOVUPS      160(R8), Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -5968,11 +5914,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, 32(DX)
-	VCVTDQ2PS    288(SP), Y2
-	VCVTDQ2PS    320(SP), Y3
-	VCVTDQ2PS    352(SP), Y4
+	VCVTDQ2PS    192(SP), Y2
+	VCVTDQ2PS    224(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -6007,7 +5951,7 @@ quads:
 
 // func few256x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x6x2(SB), NOSPLIT, $192-72
+TEXT ·few256x6x2(SB), NOSPLIT, $128-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -6046,8 +5990,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R12
 
 quads:
@@ -6115,24 +6057,22 @@ quads:
 	VPBROADCASTD 4(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPMADDWD     high<>+0(SB), Y0, Y0
+	VPMADDWD     ones<>+0(SB), Y2, Y2
+	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPADDD       Y2, Y0, Y0
 	VPADDD       (SP), Y0, Y0
 	VMOVDQU      Y0, (SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       32(SP), Y2, Y2
-	VMOVDQU      Y2, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPADDD       64(SP), Y3, Y3
-	VMOVDQU      Y3, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       96(SP), Y4, Y4
-	VMOVDQU      Y4, 96(SP)
+	VPADDD       32(SP), Y3, Y3
+	VMOVDQU      Y3, 32(SP)
+	VPMADDWD     high<>+0(SB), Y4, Y4
 	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       128(SP), Y5, Y5
-	VMOVDQU      Y5, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y5, Y4, Y4
+	VPADDD       64(SP), Y4, Y4
+	VMOVDQU      Y4, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      256(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
 	VMOVDQU      512(CX), Y1
@@ -6190,24 +6130,22 @@ quads:
 	VPBROADCASTD 12(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPMADDWD     high<>+0(SB), Y0, Y0
+	VPMADDWD     ones<>+0(SB), Y2, Y2
+	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPADDD       Y2, Y0, Y0
 	VPADDD       (SP), Y0, Y0
 	VMOVDQU      Y0, (SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       32(SP), Y2, Y2
-	VMOVDQU      Y2, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPADDD       64(SP), Y3, Y3
-	VMOVDQU      Y3, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       96(SP), Y4, Y4
-	VMOVDQU      Y4, 96(SP)
+	VPADDD       32(SP), Y3, Y3
+	VMOVDQU      Y3, 32(SP)
+	VPMADDWD     high<>+0(SB), Y4, Y4
 	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       128(SP), Y5, Y5
-	VMOVDQU      Y5, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y5, Y4, Y4
+	VPADDD       64(SP), Y4, Y4
+	VMOVDQU      Y4, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      768(CX), Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
 	VPSLLD       $0x02, Y0, Y0
@@ -6264,24 +6202,22 @@ quads:
 	VPBROADCASTD 20(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPMADDWD     high<>+0(SB), Y0, Y0
+	VPMADDWD     ones<>+0(SB), Y2, Y2
+	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPADDD       Y2, Y0, Y0
 	VPADDD       (SP), Y0, Y0
 	VMOVDQU      Y0, (SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       32(SP), Y2, Y2
-	VMOVDQU      Y2, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPADDD       64(SP), Y3, Y3
-	VMOVDQU      Y3, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       96(SP), Y4, Y4
-	VMOVDQU      Y4, 96(SP)
+	VPADDD       32(SP), Y3, Y3
+	VMOVDQU      Y3, 32(SP)
+	VPMADDWD     high<>+0(SB), Y4, Y4
 	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       128(SP), Y5, Y5
-	VMOVDQU      Y5, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y5, Y4, Y4
+	VPADDD       64(SP), Y4, Y4
+	VMOVDQU      Y4, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      1024(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
 	VMOVDQU      1280(CX), Y1
@@ -6339,24 +6275,22 @@ quads:
 	VPBROADCASTD 28(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPMADDWD     high<>+0(SB), Y0, Y0
+	VPMADDWD     ones<>+0(SB), Y2, Y2
+	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPADDD       Y2, Y0, Y0
 	VPADDD       (SP), Y0, Y0
 	VMOVDQU      Y0, (SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       32(SP), Y2, Y2
-	VMOVDQU      Y2, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPADDD       64(SP), Y3, Y3
-	VMOVDQU      Y3, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       96(SP), Y4, Y4
-	VMOVDQU      Y4, 96(SP)
+	VPADDD       32(SP), Y3, Y3
+	VMOVDQU      Y3, 32(SP)
+	VPMADDWD     high<>+0(SB), Y4, Y4
 	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       128(SP), Y5, Y5
-	VMOVDQU      Y5, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y5, Y4, Y4
+	VPADDD       64(SP), Y4, Y4
+	VMOVDQU      Y4, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000600, CX
@@ -6368,9 +6302,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -6378,11 +6310,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -6417,7 +6347,7 @@ quads:
 
 // func product256x6x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x6x1(SB), NOSPLIT, $192-64
+TEXT ·product256x6x1(SB), NOSPLIT, $128-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -6439,8 +6369,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R9
 
 quads:
@@ -6472,24 +6400,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      256(CX), Y0
 	VMOVDQU      288(CX), Y1
 	VPBROADCASTD 8(BX), Y2
@@ -6518,24 +6444,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      512(CX), Y0
 	VMOVDQU      544(CX), Y1
 	VPBROADCASTD 16(BX), Y2
@@ -6564,24 +6488,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	VMOVDQU      768(CX), Y0
 	VMOVDQU      800(CX), Y1
 	VPBROADCASTD 24(BX), Y2
@@ -6610,24 +6532,22 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       96(SP), Y2, Y2
-	VMOVDQU      Y2, 96(SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
+	VPMADDWD     high<>+0(SB), Y2, Y2
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       160(SP), Y1, Y1
-	VMOVDQU      Y1, 160(SP)
+	VPADDD       Y4, Y2, Y2
+	VPADDD       64(SP), Y2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VPADDD       96(SP), Y1, Y1
+	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000400, CX
 	SUBQ         $0x20, R9
@@ -6636,9 +6556,7 @@ quads:
 	VMOVUPS      128(SI), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -6648,11 +6566,9 @@ quads:
 	VMOVUPS      Y3, (DX)
 	VMOVUPS      32(SI), Y0
 	VMOVUPS      160(SI), Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -6682,7 +6598,7 @@ quads:
 
 // func few256x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x6x1(SB), NOSPLIT, $192-72
+TEXT ·few256x6x1(SB), NOSPLIT, $128-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -6709,8 +6625,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R10
 
 quads:
@@ -6798,24 +6712,22 @@ quads:
 	VPADDW       Y7, Y1, Y1
 	VPMADDUBSW   Y6, Y8, Y6
 	VPADDW       Y6, Y2, Y2
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y1, Y1
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       64(SP), Y1, Y1
-	VMOVDQU      Y1, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       96(SP), Y0, Y0
-	VMOVDQU      Y0, 96(SP)
+	VPADDD       32(SP), Y1, Y1
+	VMOVDQU      Y1, 32(SP)
+	VPMADDWD     high<>+0(SB), Y0, Y0
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       160(SP), Y2, Y2
-	VMOVDQU      Y2, 160(SP)
+	VPADDD       Y4, Y0, Y0
+	VPADDD       64(SP), Y0, Y0
+	VMOVDQU      Y0, 64(SP)
+	VPADDD       96(SP), Y2, Y2
+	VMOVDQU      Y2, 96(SP)
 	VMOVDQU      256(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
 	VMOVDQU      512(CX), Y1
@@ -6894,24 +6806,22 @@ quads:
 	VPADDW       Y7, Y1, Y1
 	VPMADDUBSW   Y6, Y8, Y6
 	VPADDW       Y6, Y2, Y2
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y1, Y1
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       64(SP), Y1, Y1
-	VMOVDQU      Y1, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       96(SP), Y0, Y0
-	VMOVDQU      Y0, 96(SP)
+	VPADDD       32(SP), Y1, Y1
+	VMOVDQU      Y1, 32(SP)
+	VPMADDWD     high<>+0(SB), Y0, Y0
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       160(SP), Y2, Y2
-	VMOVDQU      Y2, 160(SP)
+	VPADDD       Y4, Y0, Y0
+	VPADDD       64(SP), Y0, Y0
+	VMOVDQU      Y0, 64(SP)
+	VPADDD       96(SP), Y2, Y2
+	VMOVDQU      Y2, 96(SP)
 	VMOVDQU      768(CX), Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
 	VPSLLD       $0x02, Y0, Y0
@@ -6988,24 +6898,22 @@ quads:
 	VPADDW       Y7, Y1, Y1
 	VPMADDUBSW   Y6, Y8, Y6
 	VPADDW       Y6, Y2, Y2
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y1, Y1
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       64(SP), Y1, Y1
-	VMOVDQU      Y1, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       96(SP), Y0, Y0
-	VMOVDQU      Y0, 96(SP)
+	VPADDD       32(SP), Y1, Y1
+	VMOVDQU      Y1, 32(SP)
+	VPMADDWD     high<>+0(SB), Y0, Y0
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       160(SP), Y2, Y2
-	VMOVDQU      Y2, 160(SP)
+	VPADDD       Y4, Y0, Y0
+	VPADDD       64(SP), Y0, Y0
+	VMOVDQU      Y0, 64(SP)
+	VPADDD       96(SP), Y2, Y2
+	VMOVDQU      Y2, 96(SP)
 	VMOVDQU      1024(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
 	VMOVDQU      1280(CX), Y1
@@ -7084,24 +6992,22 @@ quads:
 	VPADDW       Y7, Y1, Y1
 	VPMADDUBSW   Y6, Y8, Y6
 	VPADDW       Y6, Y2, Y2
-	VPMADDWD     ones<>+0(SB), Y3, Y3
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y1, Y1
+	VPADDD       Y5, Y3, Y3
 	VPADDD       (SP), Y3, Y3
 	VMOVDQU      Y3, (SP)
-	VPMADDWD     ones<>+0(SB), Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
-	VPMADDWD     ones<>+0(SB), Y1, Y1
-	VPADDD       64(SP), Y1, Y1
-	VMOVDQU      Y1, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y0, Y0
-	VPADDD       96(SP), Y0, Y0
-	VMOVDQU      Y0, 96(SP)
+	VPADDD       32(SP), Y1, Y1
+	VMOVDQU      Y1, 32(SP)
+	VPMADDWD     high<>+0(SB), Y0, Y0
 	VPMADDWD     ones<>+0(SB), Y4, Y4
-	VPADDD       128(SP), Y4, Y4
-	VMOVDQU      Y4, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y2, Y2
-	VPADDD       160(SP), Y2, Y2
-	VMOVDQU      Y2, 160(SP)
+	VPADDD       Y4, Y0, Y0
+	VPADDD       64(SP), Y0, Y0
+	VMOVDQU      Y0, 64(SP)
+	VPADDD       96(SP), Y2, Y2
+	VMOVDQU      Y2, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000600, CX
 	SUBQ         $0x20, R10
@@ -7112,9 +7018,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7126,11 +7030,9 @@ quads:
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    16(DI), Y1
 	VPSLLD       $0x10, Y1, Y1
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7160,7 +7062,7 @@ quads:
 
 // func product256x8x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x8x2(SB), NOSPLIT, $192-64
+TEXT ·product256x8x2(SB), NOSPLIT, $128-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -7190,8 +7092,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R11
 
 quads:
@@ -7463,36 +7363,34 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPMADDWD     sixteens<>+0(SB), Y2, Y2
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     highSixteens<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y3, Y3
-	VPADDD       (SP), Y3, Y3
-	VMOVDQU      Y3, (SP)
 	VPMADDWD     ones<>+0(SB), Y5, Y5
 	VPMADDWD     sixteens<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
 	VPMADDWD     ones<>+0(SB), Y7, Y7
 	VPMADDWD     sixteens<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPMADDWD     sixteens<>+0(SB), Y8, Y8
+	VPADDD       Y5, Y3, Y3
+	VPADDD       (SP), Y3, Y3
+	VMOVDQU      Y3, (SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
+	VPMADDWD     highSixteens<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y9, Y9
-	VPADDD       96(SP), Y9, Y9
-	VMOVDQU      Y9, 96(SP)
 	VPMADDWD     ones<>+0(SB), Y11, Y11
 	VPMADDWD     sixteens<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y11, Y11
-	VPADDD       128(SP), Y11, Y11
-	VMOVDQU      Y11, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
 	VPMADDWD     sixteens<>+0(SB), Y1, Y1
 	VPADDD       Y1, Y0, Y0
-	VPADDD       160(SP), Y0, Y0
-	VMOVDQU      Y0, 160(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       64(SP), Y9, Y9
+	VMOVDQU      Y9, 64(SP)
+	VPADDD       96(SP), Y0, Y0
+	VMOVDQU      Y0, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000400, CX
@@ -7502,9 +7400,7 @@ quads:
 	VMOVUPS      128(R8), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7512,11 +7408,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7551,7 +7445,7 @@ quads:
 
 // func few256x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x8x2(SB), NOSPLIT, $192-72
+TEXT ·few256x8x2(SB), NOSPLIT, $128-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -7590,8 +7484,6 @@ outputs:
 	VMOVDQU Y0, 32(SP)
 	VMOVDQU Y0, 64(SP)
 	VMOVDQU Y0, 96(SP)
-	VMOVDQU Y0, 128(SP)
-	VMOVDQU Y0, 160(SP)
 	MOVQ    AX, R12
 
 quads:
@@ -7873,36 +7765,34 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPMADDWD     sixteens<>+0(SB), Y2, Y2
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     highSixteens<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y3, Y3
-	VPADDD       (SP), Y3, Y3
-	VMOVDQU      Y3, (SP)
 	VPMADDWD     ones<>+0(SB), Y5, Y5
 	VPMADDWD     sixteens<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
 	VPMADDWD     ones<>+0(SB), Y7, Y7
 	VPMADDWD     sixteens<>+0(SB), Y6, Y6
 	VPADDD       Y6, Y7, Y7
-	VPADDD       64(SP), Y7, Y7
-	VMOVDQU      Y7, 64(SP)
-	VPMADDWD     ones<>+0(SB), Y9, Y9
-	VPMADDWD     sixteens<>+0(SB), Y8, Y8
+	VPADDD       Y5, Y3, Y3
+	VPADDD       (SP), Y3, Y3
+	VMOVDQU      Y3, (SP)
+	VPADDD       32(SP), Y7, Y7
+	VMOVDQU      Y7, 32(SP)
+	VPMADDWD     high<>+0(SB), Y9, Y9
+	VPMADDWD     highSixteens<>+0(SB), Y8, Y8
 	VPADDD       Y8, Y9, Y9
-	VPADDD       96(SP), Y9, Y9
-	VMOVDQU      Y9, 96(SP)
 	VPMADDWD     ones<>+0(SB), Y11, Y11
 	VPMADDWD     sixteens<>+0(SB), Y10, Y10
 	VPADDD       Y10, Y11, Y11
-	VPADDD       128(SP), Y11, Y11
-	VMOVDQU      Y11, 128(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
 	VPMADDWD     sixteens<>+0(SB), Y1, Y1
 	VPADDD       Y1, Y0, Y0
-	VPADDD       160(SP), Y0, Y0
-	VMOVDQU      Y0, 160(SP)
+	VPADDD       Y11, Y9, Y9
+	VPADDD       64(SP), Y9, Y9
+	VMOVDQU      Y9, 64(SP)
+	VPADDD       96(SP), Y0, Y0
+	VMOVDQU      Y0, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
 	ADDQ         $0x00000800, CX
@@ -7914,9 +7804,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7924,11 +7812,9 @@ quads:
 	VFMADD231PS  Y0, Y2, Y3
 	VFMADD231PS  Y4, Y1, Y3
 	VMOVUPS      Y3, (DX)
-	VCVTDQ2PS    96(SP), Y2
-	VCVTDQ2PS    128(SP), Y3
-	VCVTDQ2PS    160(SP), Y4
+	VCVTDQ2PS    64(SP), Y2
+	VCVTDQ2PS    96(SP), Y3
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (DI)(AX*2), Y3
 	VBROADCASTSS 4(DI)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -7963,7 +7849,7 @@ quads:
 
 // func product256x8x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 // Requires: AVX, AVX2, FMA3
-TEXT ·product256x8x1(SB), NOSPLIT, $96-64
+TEXT ·product256x8x1(SB), NOSPLIT, $64-64
 	MOVQ    group+48(FP), AX
 	MOVQ    panel+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -7983,7 +7869,6 @@ outputs:
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (SP)
 	VMOVDQU Y0, 32(SP)
-	VMOVDQU Y0, 64(SP)
 	MOVQ    AX, R9
 
 quads:
@@ -8141,21 +8026,20 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPMADDWD     sixteens<>+0(SB), Y2, Y2
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     highSixteens<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y3, Y3
-	VPADDD       (SP), Y3, Y3
-	VMOVDQU      Y3, (SP)
 	VPMADDWD     ones<>+0(SB), Y5, Y5
 	VPMADDWD     sixteens<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
 	VPMADDWD     sixteens<>+0(SB), Y1, Y1
 	VPADDD       Y1, Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
+	VPADDD       Y5, Y3, Y3
+	VPADDD       (SP), Y3, Y3
+	VMOVDQU      Y3, (SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000400, CX
 	SUBQ         $0x20, R9
@@ -8164,9 +8048,7 @@ quads:
 	VMOVUPS      128(SI), Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2
@@ -8196,7 +8078,7 @@ quads:
 
 // func few256x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·few256x8x1(SB), NOSPLIT, $96-72
+TEXT ·few256x8x1(SB), NOSPLIT, $64-72
 	MOVQ    group+56(FP), AX
 	MOVQ    words+32(FP), CX
 	MOVQ    c+0(FP), DX
@@ -8221,7 +8103,6 @@ outputs:
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (SP)
 	VMOVDQU Y0, 32(SP)
-	VMOVDQU Y0, 64(SP)
 	MOVQ    AX, R10
 
 quads:
@@ -8389,21 +8270,20 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VPMADDWD     ones<>+0(SB), Y3, Y3
-	VPMADDWD     sixteens<>+0(SB), Y2, Y2
+	VPMADDWD     high<>+0(SB), Y3, Y3
+	VPMADDWD     highSixteens<>+0(SB), Y2, Y2
 	VPADDD       Y2, Y3, Y3
-	VPADDD       (SP), Y3, Y3
-	VMOVDQU      Y3, (SP)
 	VPMADDWD     ones<>+0(SB), Y5, Y5
 	VPMADDWD     sixteens<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y5, Y5
-	VPADDD       32(SP), Y5, Y5
-	VMOVDQU      Y5, 32(SP)
 	VPMADDWD     ones<>+0(SB), Y0, Y0
 	VPMADDWD     sixteens<>+0(SB), Y1, Y1
 	VPADDD       Y1, Y0, Y0
-	VPADDD       64(SP), Y0, Y0
-	VMOVDQU      Y0, 64(SP)
+	VPADDD       Y5, Y3, Y3
+	VPADDD       (SP), Y3, Y3
+	VMOVDQU      Y3, (SP)
+	VPADDD       32(SP), Y0, Y0
+	VMOVDQU      Y0, 32(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x00000800, CX
 	SUBQ         $0x20, R10
@@ -8414,9 +8294,7 @@ quads:
 	VPSLLD       $0x10, Y1, Y1
 	VCVTDQ2PS    (SP), Y2
 	VCVTDQ2PS    32(SP), Y3
-	VCVTDQ2PS    64(SP), Y4
 	VFMADD132PS  shift<>+0(SB), Y3, Y2
-	VFMADD132PS  shift<>+0(SB), Y4, Y2
 	VBROADCASTSS (BX)(AX*2), Y3
 	VBROADCASTSS 4(BX)(AX*2), Y4
 	VMULPS       Y3, Y2, Y2

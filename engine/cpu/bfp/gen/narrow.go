@@ -9,7 +9,8 @@ import (
 )
 
 // With AVX2, codes and limbs are multiplied in pairs, whose sums have 16 bits: as many quads are added there as are sure to fit,
-// then the sums go on in 32 bits, in memory.
+// then the sums go on in 32 bits, in memory. There 256 H + M is one sum, which fits: made a float32 it is rounded as
+// fma(H, 256, M) is, once.
 
 const (
 	narrowLanes = 8 // outputs of a register
@@ -27,14 +28,16 @@ func constant(name string, v uint32) Mem {
 
 // narrow is what all kernels for AVX2 share.
 type narrow struct {
-	ones, sixteens Mem // of 16 bits
-	shift          Mem // 256, a float32
-	nibbles        Mem // the low half of every byte
+	ones, sixteens Mem    // of 16 bits
+	high           [2]Mem // 256 times these
+	shift          Mem    // 256, a float32
+	nibbles        Mem    // the low half of every byte
 	fields         map[int][]Mem
 }
 
 func newNarrow() *narrow {
-	n := &narrow{ones: constant("ones", 0x00010001), sixteens: constant("sixteens", 0x00100010), shift: constant("shift", 0x43800000),
+	n := &narrow{ones: constant("ones", 0x00010001), sixteens: constant("sixteens", 0x00100010),
+		high: [2]Mem{constant("high", 0x01000100), constant("highSixteens", 0x10001000)}, shift: constant("shift", 0x43800000),
 		nibbles: constant("nibbles", 0x0f0f0f0f), fields: map[int][]Mem{2: {constant("pairs", 0x03030303)}}}
 	n.fields[4] = []Mem{n.nibbles}
 	for _, bits := range []int{3, 6} {
@@ -124,11 +127,11 @@ func (m *multiplier) load(words string) {
 		LEAQ(Mem{Base: m.c[0], Index: ldc, Scale: 4}, m.c[1])
 		LEAQ(Mem{Base: m.x[0], Index: ldx, Scale: 1}, m.x[1])
 	}
-	m.sums = AllocLocal(32 * m.rows * m.vecs * limbs)
+	m.sums = AllocLocal(32 * m.rows * m.vecs * 2)
 }
 
-// sum is where a sum of 32 bits is kept.
-func (m *multiplier) sum(r, h, l int) Mem { return m.sums.Offset(32 * ((r*m.vecs+h)*limbs + l)) }
+// sum is where a sum of 32 bits is kept: 0 the high one, 1 the low one.
+func (m *multiplier) sum(r, h, s int) Mem { return m.sums.Offset(32 * ((r*m.vecs+h)*2 + s)) }
 
 // limb is where limb l of quad q of row r is.
 func (m *multiplier) limb(r, l, q int) Mem {
@@ -154,7 +157,7 @@ func (m *multiplier) run(groups GPVirtual) {
 	Label("outputs")
 	none = YMM()
 	VPXOR(none, none, none)
-	for at := range m.rows * m.vecs * limbs {
+	for at := range m.rows * m.vecs * 2 {
 		VMOVDQU(none, m.sums.Offset(32*at))
 	}
 	MOVQ(m.group, left)
@@ -201,9 +204,7 @@ func (m *multiplier) add(from, to int) {
 	}
 	for r := range m.rows {
 		for h := range m.vecs {
-			for l := range limbs {
-				m.keep(acc, r, h, l)
-			}
+			m.keep(acc, r, h)
 		}
 	}
 }
@@ -220,17 +221,27 @@ func (m *multiplier) pairs(acc map[[4]int]VecVirtual, of [4]int, x, w VecVirtual
 	VPMADDUBSW(x, w, acc[of])
 }
 
-// keep adds a sum of 16 bits to that of 32.
-func (m *multiplier) keep(acc map[[4]int]VecVirtual, r, h, l int) {
-	sum := acc[[4]int{r, h, l, 0}]
-	VPMADDWD(m.ones, sum, sum)
-	if m.planes > 1 {
-		high := acc[[4]int{r, h, l, 1}]
-		VPMADDWD(m.sixteens, high, high)
-		VPADDD(high, sum, sum)
+// keep adds sums of 16 bits to those of 32.
+func (m *multiplier) keep(acc map[[4]int]VecVirtual, r, h int) {
+	for l := range limbs {
+		times, sixteen := m.ones, m.sixteens
+		if l == 0 {
+			times, sixteen = m.high[0], m.high[1]
+		}
+		sum := acc[[4]int{r, h, l, 0}]
+		VPMADDWD(times, sum, sum)
+		if m.planes > 1 {
+			upper := acc[[4]int{r, h, l, 1}]
+			VPMADDWD(sixteen, upper, upper)
+			VPADDD(upper, sum, sum)
+		}
 	}
-	VPADDD(m.sum(r, h, l), sum, sum)
-	VMOVDQU(sum, m.sum(r, h, l))
+	high, middle, low := acc[[4]int{r, h, 0, 0}], acc[[4]int{r, h, 1, 0}], acc[[4]int{r, h, 2, 0}]
+	VPADDD(middle, high, high)
+	for i, sum := range []VecVirtual{high, low} {
+		VPADDD(m.sum(r, h, i), sum, sum)
+		VMOVDQU(sum, m.sum(r, h, i))
+	}
 }
 
 // end adds the sums of a group to the products.
@@ -238,13 +249,11 @@ func (m *multiplier) end() {
 	for h := range m.vecs {
 		scale, bias := m.sides(h)
 		for r := range m.rows {
-			var a [limbs]VecVirtual
-			for l := range a {
-				a[l] = YMM()
-				VCVTDQ2PS(m.sum(r, h, l), a[l])
+			a := [2]VecVirtual{YMM(), YMM()}
+			for i, v := range a {
+				VCVTDQ2PS(m.sum(r, h, i), v)
 			}
 			VFMADD132PS(m.shift, a[1], a[0])
-			VFMADD132PS(m.shift, a[2], a[0])
 			side := Mem{Base: m.x[r], Index: m.group, Scale: 2} // x stands behind the first limb
 			unit, total, y := YMM(), YMM(), YMM()
 			VBROADCASTSS(side, unit)
