@@ -144,7 +144,7 @@ func (c *chains) makeTiles(m ops.Matrix) *ops.Matrix {
 // PanelBytes is the memory that a copy of m takes where few rows are multiplied with it: 0 where there is none.
 func (b *Backend) PanelBytes(m ops.Matrix) int {
 	small := b.class != AMX && m.Precise && b.chains.SuitsUpper(&m) // what is not quantised beside weights that are
-	few := b.chains.SuitsFew(&m) || b.chains.Across(&m) == fma.FewOutputs
+	few := b.chains.SuitsFew(&m) || b.class == BFP && b.integers.SuitsTiles(&m)
 	if !b.fused() || !small && !few {
 		return 0
 	}

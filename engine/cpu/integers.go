@@ -26,7 +26,7 @@ type pack struct {
 // runIntegers computes the product in integers (package bfp). How it is cut changes no bit.
 func (p product) runIntegers(c *chains) {
 	p = p.inTiles(c)
-	if p.x.n <= bfp.FewRows && c.bfp.set.SuitsFew(p.w) && p.from%bfp.FewOutputs == 0 {
+	if p.x.n <= bfp.FewRows && c.bfp.set.SuitsFew(p.w) && p.from%c.bfp.set.Tile() == 0 {
 		p.fewIntegers(c)
 		return
 	}
@@ -39,16 +39,16 @@ func (p product) runIntegers(c *chains) {
 // fewIntegers multiplies few rows with tiles.
 func (p *product) fewIntegers(c *chains) {
 	x := p.packed(c.bfp, 0, p.x.n)
-	o := p.from
-	if n := (p.to - o) / bfp.FewOutputs * bfp.FewOutputs; n > 0 {
+	o, across := p.from, c.bfp.set.Tile()
+	if n := (p.to - o) / across * across; n > 0 {
 		y := fma.Rows{Data: p.y.data[p.y.first*p.y.stride+p.at:], Step: p.y.stride}
 		c.bfp.set.Few(y, x, p.x.n, p.outputs(c, p.w, o, n))
 		o += n
 	}
-	tile := fma.Rows{Data: floats(&c.tile, bfp.FewRows*bfp.FewOutputs), Step: bfp.FewOutputs}
-	for ; o < p.to; o += bfp.FewOutputs {
-		c.bfp.set.Few(tile, x, p.x.n, p.outputs(c, p.w, o, bfp.FewOutputs))
-		p.keep(tile, 0, o, min(bfp.FewOutputs, p.to-o))
+	tile := fma.Rows{Data: floats(&c.tile, bfp.FewRows*across), Step: across}
+	for ; o < p.to; o += across {
+		c.bfp.set.Few(tile, x, p.x.n, p.outputs(c, p.w, o, across))
+		p.keep(tile, 0, o, min(across, p.to-o))
 	}
 }
 

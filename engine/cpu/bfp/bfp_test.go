@@ -151,7 +151,7 @@ func isMany(t *testing.T, set bfp.Set) {
 		for _, group := range []int{32, 64, 128} {
 			s := newSource(uint64(bits + group))
 			m := s.matrix(192, 384, bits, group, ops.BF16)
-			tiled := tiles(m, bfp.FewOutputs)
+			tiled := tiles(m, set.Tile())
 			if !set.SuitsFew(&tiled) {
 				t.Fatalf("SuitsFew refuses %d bits", bits)
 			}
@@ -280,7 +280,7 @@ func BenchmarkMultiply(b *testing.B) {
 func BenchmarkFew(b *testing.B) {
 	s := newSource(3)
 	m := s.matrix(8192, 1024, 4, 64, ops.BF16)
-	m = tiles(m, bfp.FewOutputs)
+	m = tiles(m, bfp.Widest().Tile())
 	for _, n := range []int{1, 2, 4} {
 		x, y := s.rows(n, m.In), fma.Rows{Data: make([]float32, n*m.Out), Step: m.Out}
 		bytes := int64(len(m.Data) + len(m.Scales) + len(m.Biases))

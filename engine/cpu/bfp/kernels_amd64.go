@@ -163,8 +163,8 @@ func spread256x8(panel *byte, words *float32, step int, periods int)
 //go:noescape
 func product256x4x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x4x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 1 words for 8 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x4x2 sets c to the products of 2 packed rows and a tile of 16 outputs, [2, 16]. words are their codes, [*, 16], 1 words for 8 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
@@ -175,8 +175,8 @@ func few256x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //go:noescape
 func product256x4x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x4x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 1 words for 8 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x4x1 sets c to the products of 1 packed rows and a tile of 16 outputs, [1, 16]. words are their codes, [*, 16], 1 words for 8 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
@@ -187,8 +187,8 @@ func few256x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //go:noescape
 func product256x6x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x6x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 3 words for 16 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x6x2 sets c to the products of 2 packed rows and a tile of 16 outputs, [2, 16]. words are their codes, [*, 16], 3 words for 16 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
@@ -199,8 +199,8 @@ func few256x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //go:noescape
 func product256x6x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x6x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 3 words for 16 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x6x1 sets c to the products of 1 packed rows and a tile of 16 outputs, [1, 16]. words are their codes, [*, 16], 3 words for 16 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
@@ -211,8 +211,8 @@ func few256x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //go:noescape
 func product256x8x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x8x2 sets c to the products of 2 packed rows and a tile of 64 outputs, [2, 64]. words are their codes, [*, 64], 1 words for 4 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x8x2 sets c to the products of 2 packed rows and a tile of 16 outputs, [2, 16]. words are their codes, [*, 16], 1 words for 4 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)
@@ -223,8 +223,8 @@ func few256x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte
 //go:noescape
 func product256x8x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few256x8x1 sets c to the products of 1 packed rows and a tile of 64 outputs, [1, 64]. words are their codes, [*, 64], 1 words for 4 inputs;
-// scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+// few256x8x1 sets c to the products of 1 packed rows and a tile of 16 outputs, [1, 16]. words are their codes, [*, 16], 1 words for 4 inputs;
+// scales and biases are theirs in bf16, [groups, 16]. Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
 //
 //go:noescape
 func few256x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int)

@@ -4604,23 +4604,11 @@ TEXT ·few256x4x2(SB), NOSPLIT, $256-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 	VMOVDQU Y0, (SI)
 	VMOVDQU Y0, 32(SI)
-	VMOVDQU Y0, 64(SI)
-	VMOVDQU Y0, 96(SI)
-	VMOVDQU Y0, 128(SI)
-	VMOVDQU Y0, 160(SI)
-	VMOVDQU Y0, 192(SI)
-	VMOVDQU Y0, 224(SI)
 
 group:
-	MOVQ $0x00000004, R11
+	MOVQ $0x00000001, R11
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -4635,10 +4623,10 @@ outputs:
 	MOVQ    AX, R12
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
 	PREFETCHT0   512(R8)
 	PREFETCHT0   512(R9)
 	VMOVDQU      (CX), Y0
@@ -4699,9 +4687,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      256(CX), Y12
+	VMOVDQU      64(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      288(CX), Y13
+	VMOVDQU      96(CX), Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 8(BX), Y14
 	VPMADDUBSW   Y14, Y12, Y15
@@ -4733,10 +4721,10 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      256(CX), Y12
+	VMOVDQU      64(CX), Y12
 	VPSRLD       $0x04, Y12, Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      288(CX), Y13
+	VMOVDQU      96(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 12(BX), Y14
@@ -4769,9 +4757,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      512(CX), Y12
+	VMOVDQU      128(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      544(CX), Y13
+	VMOVDQU      160(CX), Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 16(BX), Y14
 	VPMADDUBSW   Y14, Y12, Y15
@@ -4803,10 +4791,10 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      512(CX), Y12
+	VMOVDQU      128(CX), Y12
 	VPSRLD       $0x04, Y12, Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      544(CX), Y13
+	VMOVDQU      160(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 20(BX), Y14
@@ -4839,9 +4827,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      768(CX), Y12
+	VMOVDQU      192(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      800(CX), Y13
+	VMOVDQU      224(CX), Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 24(BX), Y14
 	VPMADDUBSW   Y14, Y12, Y15
@@ -4873,10 +4861,10 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      768(CX), Y12
+	VMOVDQU      192(CX), Y12
 	VPSRLD       $0x04, Y12, Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      800(CX), Y13
+	VMOVDQU      224(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 28(BX), Y14
@@ -4943,7 +4931,7 @@ quads:
 	VMOVDQU      Y1, 224(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
-	ADDQ         $0x00000400, CX
+	ADDQ         $0x00000100, CX
 	SUBQ         $0x20, R12
 	JNZ          quads
 	VPMOVZXWD    (R8), Y0
@@ -4996,7 +4984,7 @@ quads:
 	VMOVUPS      Y3, 32(SI)
 
 	// The codes of a group.
-	IMUL3Q $0x00000020, AX, R12
+	IMUL3Q $0x00000008, AX, R12
 	SUBQ   R12, CX
 	SUBQ   AX, BX
 	SUBQ   AX, DI
@@ -5007,9 +4995,9 @@ quads:
 	ADDQ   $0x00000040, SI
 	DECQ   R11
 	JNZ    outputs
-	LEAQ   -256(CX)(R12*1), CX
-	SUBQ   $0x00000100, DX
-	SUBQ   $0x00000100, SI
+	LEAQ   -64(CX)(R12*1), CX
+	SUBQ   $0x00000040, DX
+	SUBQ   $0x00000040, SI
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	LEAQ   8(DI)(AX*2), DI
@@ -5253,15 +5241,9 @@ TEXT ·few256x4x1(SB), NOSPLIT, $128-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 
 group:
-	MOVQ $0x00000004, R9
+	MOVQ $0x00000001, R9
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -5272,10 +5254,10 @@ outputs:
 	MOVQ    AX, R10
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
 	PREFETCHT0   512(SI)
 	PREFETCHT0   512(DI)
 	VMOVDQU      (CX), Y0
@@ -5312,9 +5294,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      256(CX), Y6
+	VMOVDQU      64(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      288(CX), Y7
+	VMOVDQU      96(CX), Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 8(BX), Y8
 	VPMADDUBSW   Y8, Y6, Y9
@@ -5331,10 +5313,10 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      256(CX), Y6
+	VMOVDQU      64(CX), Y6
 	VPSRLD       $0x04, Y6, Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      288(CX), Y7
+	VMOVDQU      96(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 12(BX), Y8
@@ -5352,9 +5334,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      512(CX), Y6
+	VMOVDQU      128(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      544(CX), Y7
+	VMOVDQU      160(CX), Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 16(BX), Y8
 	VPMADDUBSW   Y8, Y6, Y9
@@ -5371,10 +5353,10 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      512(CX), Y6
+	VMOVDQU      128(CX), Y6
 	VPSRLD       $0x04, Y6, Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      544(CX), Y7
+	VMOVDQU      160(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 20(BX), Y8
@@ -5392,9 +5374,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      768(CX), Y6
+	VMOVDQU      192(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      800(CX), Y7
+	VMOVDQU      224(CX), Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 24(BX), Y8
 	VPMADDUBSW   Y8, Y6, Y9
@@ -5411,10 +5393,10 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      768(CX), Y6
+	VMOVDQU      192(CX), Y6
 	VPSRLD       $0x04, Y6, Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      800(CX), Y7
+	VMOVDQU      224(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 28(BX), Y8
@@ -5449,7 +5431,7 @@ quads:
 	VPADDD       96(SP), Y1, Y1
 	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
-	ADDQ         $0x00000400, CX
+	ADDQ         $0x00000100, CX
 	SUBQ         $0x20, R10
 	JNZ          quads
 	VPMOVZXWD    (SI), Y0
@@ -5482,7 +5464,7 @@ quads:
 	VMOVUPS      Y3, 32(DX)
 
 	// The codes of a group.
-	IMUL3Q $0x00000020, AX, R10
+	IMUL3Q $0x00000008, AX, R10
 	SUBQ   R10, CX
 	SUBQ   AX, BX
 	ADDQ   $0x00000020, SI
@@ -5491,8 +5473,8 @@ quads:
 	ADDQ   $0x00000040, DX
 	DECQ   R9
 	JNZ    outputs
-	LEAQ   -256(CX)(R10*1), CX
-	SUBQ   $0x00000100, DX
+	LEAQ   -64(CX)(R10*1), CX
+	SUBQ   $0x00000040, DX
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	DECQ   R8
@@ -5966,23 +5948,11 @@ TEXT ·few256x6x2(SB), NOSPLIT, $128-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 	VMOVDQU Y0, (SI)
 	VMOVDQU Y0, 32(SI)
-	VMOVDQU Y0, 64(SI)
-	VMOVDQU Y0, 96(SI)
-	VMOVDQU Y0, 128(SI)
-	VMOVDQU Y0, 160(SI)
-	VMOVDQU Y0, 192(SI)
-	VMOVDQU Y0, 224(SI)
 
 group:
-	MOVQ $0x00000008, R11
+	MOVQ $0x00000002, R11
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -5993,12 +5963,12 @@ outputs:
 	MOVQ    AX, R12
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
-	PREFETCHNTA  5120(CX)
-	PREFETCHNTA  5376(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
+	PREFETCHNTA  2304(CX)
+	PREFETCHNTA  2368(CX)
 	PREFETCHT0   512(R8)
 	PREFETCHT0   512(R9)
 	VMOVDQU      (CX), Y0
@@ -6026,7 +5996,7 @@ quads:
 	VPMADDUBSW   Y6, Y1, Y1
 	VMOVDQU      (CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      256(CX), Y7
+	VMOVDQU      64(CX), Y7
 	VPSLLD       $0x08, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
@@ -6073,9 +6043,9 @@ quads:
 	VMOVDQU      Y4, 64(SP)
 	VPADDD       96(SP), Y1, Y1
 	VMOVDQU      Y1, 96(SP)
-	VMOVDQU      256(CX), Y0
+	VMOVDQU      64(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      512(CX), Y1
+	VMOVDQU      128(CX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VPOR         Y1, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
@@ -6100,7 +6070,7 @@ quads:
 	VPMADDUBSW   Y5, Y1, Y5
 	VPBROADCASTD 8(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      512(CX), Y6
+	VMOVDQU      128(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
 	VPSLLD       $0x02, Y6, Y6
@@ -6146,7 +6116,7 @@ quads:
 	VMOVDQU      Y4, 64(SP)
 	VPADDD       96(SP), Y1, Y1
 	VMOVDQU      Y1, 96(SP)
-	VMOVDQU      768(CX), Y0
+	VMOVDQU      192(CX), Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_1<>+0(SB), Y0, Y2
@@ -6169,9 +6139,9 @@ quads:
 	VPMADDUBSW   Y5, Y1, Y5
 	VPBROADCASTD 16(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      768(CX), Y6
+	VMOVDQU      192(CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      1024(CX), Y7
+	VMOVDQU      256(CX), Y7
 	VPSLLD       $0x08, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
@@ -6218,9 +6188,9 @@ quads:
 	VMOVDQU      Y4, 64(SP)
 	VPADDD       96(SP), Y1, Y1
 	VMOVDQU      Y1, 96(SP)
-	VMOVDQU      1024(CX), Y0
+	VMOVDQU      256(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      1280(CX), Y1
+	VMOVDQU      320(CX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VPOR         Y1, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
@@ -6245,7 +6215,7 @@ quads:
 	VPMADDUBSW   Y5, Y1, Y5
 	VPBROADCASTD 24(DI)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      1280(CX), Y6
+	VMOVDQU      320(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
 	VPSLLD       $0x02, Y6, Y6
@@ -6293,7 +6263,7 @@ quads:
 	VMOVDQU      Y1, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
-	ADDQ         $0x00000600, CX
+	ADDQ         $0x00000180, CX
 	SUBQ         $0x20, R12
 	JNZ          quads
 	VPMOVZXWD    (R8), Y0
@@ -6322,7 +6292,7 @@ quads:
 	VMOVUPS      Y3, (SI)
 
 	// The codes of a group.
-	IMUL3Q $0x00000030, AX, R12
+	IMUL3Q $0x0000000c, AX, R12
 	SUBQ   R12, CX
 	SUBQ   AX, BX
 	SUBQ   AX, DI
@@ -6333,9 +6303,9 @@ quads:
 	ADDQ   $0x00000020, SI
 	DECQ   R11
 	JNZ    outputs
-	LEAQ   -256(CX)(R12*1), CX
-	SUBQ   $0x00000100, DX
-	SUBQ   $0x00000100, SI
+	LEAQ   -64(CX)(R12*1), CX
+	SUBQ   $0x00000040, DX
+	SUBQ   $0x00000040, SI
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	LEAQ   8(DI)(AX*2), DI
@@ -6609,15 +6579,9 @@ TEXT ·few256x6x1(SB), NOSPLIT, $128-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 
 group:
-	MOVQ $0x00000004, R9
+	MOVQ $0x00000001, R9
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -6628,12 +6592,12 @@ outputs:
 	MOVQ    AX, R10
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
-	PREFETCHNTA  5120(CX)
-	PREFETCHNTA  5376(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
+	PREFETCHNTA  2304(CX)
+	PREFETCHNTA  2368(CX)
 	PREFETCHT0   512(SI)
 	PREFETCHT0   512(DI)
 	VMOVDQU      (CX), Y0
@@ -6669,7 +6633,7 @@ quads:
 	VPMADDUBSW   Y6, Y2, Y2
 	VMOVDQU      (CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      256(CX), Y7
+	VMOVDQU      64(CX), Y7
 	VPSLLD       $0x08, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
@@ -6684,7 +6648,7 @@ quads:
 	VPOR         Y8, Y7, Y7
 	VMOVDQU      32(CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      288(CX), Y8
+	VMOVDQU      96(CX), Y8
 	VPSLLD       $0x08, Y8, Y8
 	VPOR         Y8, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y8
@@ -6728,9 +6692,9 @@ quads:
 	VMOVDQU      Y0, 64(SP)
 	VPADDD       96(SP), Y2, Y2
 	VMOVDQU      Y2, 96(SP)
-	VMOVDQU      256(CX), Y0
+	VMOVDQU      64(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      512(CX), Y1
+	VMOVDQU      128(CX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VPOR         Y1, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
@@ -6743,9 +6707,9 @@ quads:
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_3<>+0(SB), Y0, Y2
 	VPOR         Y2, Y1, Y1
-	VMOVDQU      288(CX), Y0
+	VMOVDQU      96(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      544(CX), Y2
+	VMOVDQU      160(CX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VPOR         Y2, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y2
@@ -6767,7 +6731,7 @@ quads:
 	VPBROADCASTD 8(BX)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
 	VPMADDUBSW   Y6, Y2, Y2
-	VMOVDQU      512(CX), Y6
+	VMOVDQU      128(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
 	VPSLLD       $0x02, Y6, Y6
@@ -6779,7 +6743,7 @@ quads:
 	VPSLLD       $0x02, Y6, Y6
 	VPAND        field6_3<>+0(SB), Y6, Y8
 	VPOR         Y8, Y7, Y7
-	VMOVDQU      544(CX), Y6
+	VMOVDQU      160(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y8
 	VPSLLD       $0x02, Y6, Y6
@@ -6822,7 +6786,7 @@ quads:
 	VMOVDQU      Y0, 64(SP)
 	VPADDD       96(SP), Y2, Y2
 	VMOVDQU      Y2, 96(SP)
-	VMOVDQU      768(CX), Y0
+	VMOVDQU      192(CX), Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_1<>+0(SB), Y0, Y2
@@ -6833,7 +6797,7 @@ quads:
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_3<>+0(SB), Y0, Y2
 	VPOR         Y2, Y1, Y1
-	VMOVDQU      800(CX), Y0
+	VMOVDQU      224(CX), Y0
 	VPAND        field6_0<>+0(SB), Y0, Y2
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_1<>+0(SB), Y0, Y3
@@ -6853,9 +6817,9 @@ quads:
 	VPBROADCASTD 16(BX)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
 	VPMADDUBSW   Y6, Y2, Y2
-	VMOVDQU      768(CX), Y6
+	VMOVDQU      192(CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      1024(CX), Y7
+	VMOVDQU      256(CX), Y7
 	VPSLLD       $0x08, Y7, Y7
 	VPOR         Y7, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
@@ -6868,9 +6832,9 @@ quads:
 	VPSLLD       $0x02, Y6, Y6
 	VPAND        field6_3<>+0(SB), Y6, Y8
 	VPOR         Y8, Y7, Y7
-	VMOVDQU      800(CX), Y6
+	VMOVDQU      224(CX), Y6
 	VPSRLD       $0x18, Y6, Y6
-	VMOVDQU      1056(CX), Y8
+	VMOVDQU      288(CX), Y8
 	VPSLLD       $0x08, Y8, Y8
 	VPOR         Y8, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y8
@@ -6914,9 +6878,9 @@ quads:
 	VMOVDQU      Y0, 64(SP)
 	VPADDD       96(SP), Y2, Y2
 	VMOVDQU      Y2, 96(SP)
-	VMOVDQU      1024(CX), Y0
+	VMOVDQU      256(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      1280(CX), Y1
+	VMOVDQU      320(CX), Y1
 	VPSLLD       $0x10, Y1, Y1
 	VPOR         Y1, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y1
@@ -6929,9 +6893,9 @@ quads:
 	VPSLLD       $0x02, Y0, Y0
 	VPAND        field6_3<>+0(SB), Y0, Y2
 	VPOR         Y2, Y1, Y1
-	VMOVDQU      1056(CX), Y0
+	VMOVDQU      288(CX), Y0
 	VPSRLD       $0x10, Y0, Y0
-	VMOVDQU      1312(CX), Y2
+	VMOVDQU      352(CX), Y2
 	VPSLLD       $0x10, Y2, Y2
 	VPOR         Y2, Y0, Y0
 	VPAND        field6_0<>+0(SB), Y0, Y2
@@ -6953,7 +6917,7 @@ quads:
 	VPBROADCASTD 24(BX)(AX*2), Y6
 	VPMADDUBSW   Y6, Y1, Y1
 	VPMADDUBSW   Y6, Y2, Y2
-	VMOVDQU      1280(CX), Y6
+	VMOVDQU      320(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y7
 	VPSLLD       $0x02, Y6, Y6
@@ -6965,7 +6929,7 @@ quads:
 	VPSLLD       $0x02, Y6, Y6
 	VPAND        field6_3<>+0(SB), Y6, Y8
 	VPOR         Y8, Y7, Y7
-	VMOVDQU      1312(CX), Y6
+	VMOVDQU      352(CX), Y6
 	VPSRLD       $0x08, Y6, Y6
 	VPAND        field6_0<>+0(SB), Y6, Y8
 	VPSLLD       $0x02, Y6, Y6
@@ -7009,7 +6973,7 @@ quads:
 	VPADDD       96(SP), Y2, Y2
 	VMOVDQU      Y2, 96(SP)
 	ADDQ         $0x20, BX
-	ADDQ         $0x00000600, CX
+	ADDQ         $0x00000180, CX
 	SUBQ         $0x20, R10
 	JNZ          quads
 	VPMOVZXWD    (SI), Y0
@@ -7042,7 +7006,7 @@ quads:
 	VMOVUPS      Y3, 32(DX)
 
 	// The codes of a group.
-	IMUL3Q $0x00000030, AX, R10
+	IMUL3Q $0x0000000c, AX, R10
 	SUBQ   R10, CX
 	SUBQ   AX, BX
 	ADDQ   $0x00000020, SI
@@ -7051,8 +7015,8 @@ quads:
 	ADDQ   $0x00000040, DX
 	DECQ   R9
 	JNZ    outputs
-	LEAQ   -256(CX)(R10*1), CX
-	SUBQ   $0x00000100, DX
+	LEAQ   -64(CX)(R10*1), CX
+	SUBQ   $0x00000040, DX
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	DECQ   R8
@@ -7460,23 +7424,11 @@ TEXT ·few256x8x2(SB), NOSPLIT, $128-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 	VMOVDQU Y0, (SI)
 	VMOVDQU Y0, 32(SI)
-	VMOVDQU Y0, 64(SI)
-	VMOVDQU Y0, 96(SI)
-	VMOVDQU Y0, 128(SI)
-	VMOVDQU Y0, 160(SI)
-	VMOVDQU Y0, 192(SI)
-	VMOVDQU Y0, 224(SI)
 
 group:
-	MOVQ $0x00000008, R11
+	MOVQ $0x00000002, R11
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -7487,14 +7439,14 @@ outputs:
 	MOVQ    AX, R12
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
-	PREFETCHNTA  5120(CX)
-	PREFETCHNTA  5376(CX)
-	PREFETCHNTA  5632(CX)
-	PREFETCHNTA  5888(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
+	PREFETCHNTA  2304(CX)
+	PREFETCHNTA  2368(CX)
+	PREFETCHNTA  2432(CX)
+	PREFETCHNTA  2496(CX)
 	PREFETCHT0   512(R8)
 	PREFETCHT0   512(R9)
 	VMOVDQU      (CX), Y0
@@ -7520,9 +7472,9 @@ quads:
 	VPBROADCASTD (DI)(AX*2), Y12
 	VPMADDUBSW   Y12, Y0, Y0
 	VPMADDUBSW   Y12, Y1, Y1
-	VMOVDQU      256(CX), Y12
+	VMOVDQU      64(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      256(CX), Y13
+	VMOVDQU      64(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 4(BX), Y14
@@ -7555,9 +7507,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      512(CX), Y12
+	VMOVDQU      128(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      512(CX), Y13
+	VMOVDQU      128(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 8(BX), Y14
@@ -7590,9 +7542,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      768(CX), Y12
+	VMOVDQU      192(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      768(CX), Y13
+	VMOVDQU      192(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 12(BX), Y14
@@ -7625,9 +7577,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      1024(CX), Y12
+	VMOVDQU      256(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      1024(CX), Y13
+	VMOVDQU      256(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 16(BX), Y14
@@ -7660,9 +7612,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      1280(CX), Y12
+	VMOVDQU      320(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      1280(CX), Y13
+	VMOVDQU      320(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 20(BX), Y14
@@ -7695,9 +7647,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      1536(CX), Y12
+	VMOVDQU      384(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      1536(CX), Y13
+	VMOVDQU      384(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 24(BX), Y14
@@ -7730,9 +7682,9 @@ quads:
 	VPADDW       Y12, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y12
 	VPADDW       Y12, Y1, Y1
-	VMOVDQU      1792(CX), Y12
+	VMOVDQU      448(CX), Y12
 	VPAND        nibbles<>+0(SB), Y12, Y12
-	VMOVDQU      1792(CX), Y13
+	VMOVDQU      448(CX), Y13
 	VPSRLD       $0x04, Y13, Y13
 	VPAND        nibbles<>+0(SB), Y13, Y13
 	VPBROADCASTD 28(BX), Y14
@@ -7795,7 +7747,7 @@ quads:
 	VMOVDQU      Y0, 96(SP)
 	ADDQ         $0x20, BX
 	ADDQ         $0x20, DI
-	ADDQ         $0x00000800, CX
+	ADDQ         $0x00000200, CX
 	SUBQ         $0x20, R12
 	JNZ          quads
 	VPMOVZXWD    (R8), Y0
@@ -7824,7 +7776,7 @@ quads:
 	VMOVUPS      Y3, (SI)
 
 	// The codes of a group.
-	IMUL3Q $0x00000040, AX, R12
+	IMUL3Q $0x00000010, AX, R12
 	SUBQ   R12, CX
 	SUBQ   AX, BX
 	SUBQ   AX, DI
@@ -7835,9 +7787,9 @@ quads:
 	ADDQ   $0x00000020, SI
 	DECQ   R11
 	JNZ    outputs
-	LEAQ   -256(CX)(R12*1), CX
-	SUBQ   $0x00000100, DX
-	SUBQ   $0x00000100, SI
+	LEAQ   -64(CX)(R12*1), CX
+	SUBQ   $0x00000040, DX
+	SUBQ   $0x00000040, SI
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	LEAQ   8(DI)(AX*2), DI
@@ -8089,15 +8041,9 @@ TEXT ·few256x8x1(SB), NOSPLIT, $64-72
 	VPXOR   Y0, Y0, Y0
 	VMOVDQU Y0, (DX)
 	VMOVDQU Y0, 32(DX)
-	VMOVDQU Y0, 64(DX)
-	VMOVDQU Y0, 96(DX)
-	VMOVDQU Y0, 128(DX)
-	VMOVDQU Y0, 160(DX)
-	VMOVDQU Y0, 192(DX)
-	VMOVDQU Y0, 224(DX)
 
 group:
-	MOVQ $0x00000008, R9
+	MOVQ $0x00000002, R9
 
 outputs:
 	VPXOR   Y0, Y0, Y0
@@ -8106,14 +8052,14 @@ outputs:
 	MOVQ    AX, R10
 
 quads:
-	PREFETCHNTA  4096(CX)
-	PREFETCHNTA  4352(CX)
-	PREFETCHNTA  4608(CX)
-	PREFETCHNTA  4864(CX)
-	PREFETCHNTA  5120(CX)
-	PREFETCHNTA  5376(CX)
-	PREFETCHNTA  5632(CX)
-	PREFETCHNTA  5888(CX)
+	PREFETCHNTA  2048(CX)
+	PREFETCHNTA  2112(CX)
+	PREFETCHNTA  2176(CX)
+	PREFETCHNTA  2240(CX)
+	PREFETCHNTA  2304(CX)
+	PREFETCHNTA  2368(CX)
+	PREFETCHNTA  2432(CX)
+	PREFETCHNTA  2496(CX)
 	PREFETCHT0   512(SI)
 	PREFETCHT0   512(DI)
 	VMOVDQU      (CX), Y0
@@ -8130,9 +8076,9 @@ quads:
 	VPBROADCASTD (BX)(AX*2), Y6
 	VPMADDUBSW   Y6, Y0, Y0
 	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      256(CX), Y6
+	VMOVDQU      64(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      256(CX), Y7
+	VMOVDQU      64(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 4(BX), Y8
@@ -8150,9 +8096,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      512(CX), Y6
+	VMOVDQU      128(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      512(CX), Y7
+	VMOVDQU      128(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 8(BX), Y8
@@ -8170,9 +8116,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      768(CX), Y6
+	VMOVDQU      192(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      768(CX), Y7
+	VMOVDQU      192(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 12(BX), Y8
@@ -8190,9 +8136,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      1024(CX), Y6
+	VMOVDQU      256(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      1024(CX), Y7
+	VMOVDQU      256(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 16(BX), Y8
@@ -8210,9 +8156,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      1280(CX), Y6
+	VMOVDQU      320(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      1280(CX), Y7
+	VMOVDQU      320(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 20(BX), Y8
@@ -8230,9 +8176,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      1536(CX), Y6
+	VMOVDQU      384(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      1536(CX), Y7
+	VMOVDQU      384(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 24(BX), Y8
@@ -8250,9 +8196,9 @@ quads:
 	VPADDW       Y6, Y0, Y0
 	VPMADDUBSW   Y8, Y7, Y6
 	VPADDW       Y6, Y1, Y1
-	VMOVDQU      1792(CX), Y6
+	VMOVDQU      448(CX), Y6
 	VPAND        nibbles<>+0(SB), Y6, Y6
-	VMOVDQU      1792(CX), Y7
+	VMOVDQU      448(CX), Y7
 	VPSRLD       $0x04, Y7, Y7
 	VPAND        nibbles<>+0(SB), Y7, Y7
 	VPBROADCASTD 28(BX), Y8
@@ -8285,7 +8231,7 @@ quads:
 	VPADDD       32(SP), Y0, Y0
 	VMOVDQU      Y0, 32(SP)
 	ADDQ         $0x20, BX
-	ADDQ         $0x00000800, CX
+	ADDQ         $0x00000200, CX
 	SUBQ         $0x20, R10
 	JNZ          quads
 	VPMOVZXWD    (SI), Y0
@@ -8304,7 +8250,7 @@ quads:
 	VMOVUPS      Y3, (DX)
 
 	// The codes of a group.
-	IMUL3Q $0x00000040, AX, R10
+	IMUL3Q $0x00000010, AX, R10
 	SUBQ   R10, CX
 	SUBQ   AX, BX
 	ADDQ   $0x00000010, SI
@@ -8313,8 +8259,8 @@ quads:
 	ADDQ   $0x00000020, DX
 	DECQ   R9
 	JNZ    outputs
-	LEAQ   -256(CX)(R10*1), CX
-	SUBQ   $0x00000100, DX
+	LEAQ   -64(CX)(R10*1), CX
+	SUBQ   $0x00000040, DX
 	LEAQ   8(BX)(AX*2), BX
 	ADDQ   AX, BX
 	DECQ   R8

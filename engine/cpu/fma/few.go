@@ -13,11 +13,9 @@ const (
 )
 
 // SuitsFew says that Few knows weights of this kind.
-func (s Set) SuitsFew(m *ops.Matrix) bool { return s == AVX512 && fewCodes(m) }
-
-// fewCodes says that weights are of a kind that kernels for few rows know.
-func fewCodes(m *ops.Matrix) bool {
-	return m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 && m.Group*m.Bits/32 <= fewWords && whole(m)
+func (s Set) SuitsFew(m *ops.Matrix) bool {
+	return s == AVX512 && m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 &&
+		m.Group*m.Bits/32 <= fewWords && whole(m)
 }
 
 // SuitsUpper says that Few knows the tiles (Tile) of weights of this kind, which are in bf16.
@@ -120,11 +118,11 @@ type tilesCall struct {
 	bits, groups, periods, tiles int
 }
 
-// Near brings the beginning of what comes next near, if it is in tiles of 64 outputs: the kernels of these do so only with what
-// follows in memory.
+// Near brings the beginning of what comes next near, if it is in tiles that kernels take through memory as one stream, of 64
+// outputs, or of 16 with AVX2: these do so only with what follows in memory.
 func (w Outputs) Near(s Set) {
 	m := w.Then
-	if m == nil || m.Tiled != FewOutputs || m == w.Matrix && w.ThenRow == w.Row+w.N {
+	if m == nil || m.Tiled != FewOutputs && !(s == AVX2 && m.Tiled == half && m.Format == ops.Affine) || m == w.Matrix && w.ThenRow == w.Row+w.N {
 		return
 	}
 	row, side := m.In*m.Bits/8, 2*m.In/m.Group

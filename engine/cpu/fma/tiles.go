@@ -20,7 +20,7 @@ func (s Set) SuitsTiles(m *ops.Matrix) bool {
 
 // Across is how many outputs tiles of m, which SuitsTiles, have best side by side.
 func (s Set) Across(m *ops.Matrix) int {
-	if (s == AVX512 || s == AVX2) && fewCodes(m) && m.Side == ops.BF16 && m.Out > 0 && padded(m.Out)%FewOutputs == 0 {
+	if s.SuitsFew(m) && m.Side == ops.BF16 && m.Out > 0 && padded(m.Out)%FewOutputs == 0 {
 		return FewOutputs
 	}
 	return half

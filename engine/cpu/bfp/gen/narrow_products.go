@@ -19,8 +19,12 @@ func planes(bits int) (n, each int) {
 	return 1, bits
 }
 
-// few256 multiplies 1 or 2 rows with a tile of 64 outputs.
+// narrowAhead is codesAhead of these kernels: a core has few lines on their way at a time.
+const narrowAhead = 2048
+
+// few multiplies 1 or 2 rows with a tile of 16 outputs: what is read in memory is one stream.
 func (n *narrow) few(bits, rows int) {
+	const across = 2 * narrowLanes
 	name := fmt.Sprintf("few256x%dx%d", bits, rows)
 	kernel(name, "func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups int)")
 	codes, width := period(bits)
@@ -47,7 +51,7 @@ func (n *narrow) few(bits, rows int) {
 	}
 	m.begun = func() {
 		for line := range width * periods {
-			PREFETCHNTA(Mem{Base: m.words, Disp: codesAhead + 4*across*line})
+			PREFETCHNTA(Mem{Base: m.words, Disp: narrowAhead + 4*across*line})
 		}
 		PREFETCHT0(Mem{Base: scales, Disp: sidesAhead})
 		PREFETCHT0(Mem{Base: biases, Disp: sidesAhead})
