@@ -134,7 +134,7 @@ func (c *chains) makeTiles(m ops.Matrix) *ops.Matrix {
 		if err != nil {
 			return nil // it works without
 		}
-		own := c.set.Tile(&m, across(c.set, &m, c.amx != nil), memory)
+		own := c.set.Tile(&m, across(c.set, &m, c.amx != nil || c.bfp != nil && c.bfp.set.Tile() < fma.FewOutputs), memory)
 		runtime.AddCleanup(own, func(free func()) { free() }, free)
 		return own
 	}).(*ops.Matrix)
@@ -158,12 +158,12 @@ func (b *Backend) Arranges(m *ops.Matrix) int {
 	if !b.fused() || !b.chains.SuitsTiles(m) {
 		return 0
 	}
-	return across(b.chains, m, b.class == AMX)
+	return across(b.chains, m, b.class == AMX || b.class == BFP && b.integers.Tile() < fma.FewOutputs)
 }
 
-// across is how many outputs the tiles of m have side by side: tile registers know narrow ones alone.
-func across(set fma.Set, m *ops.Matrix, amx bool) int {
-	if amx {
+// across is how many outputs the tiles of m have side by side: tile registers, and integers with AVX2, know narrow ones alone.
+func across(set fma.Set, m *ops.Matrix, narrow bool) int {
+	if narrow {
 		return fma.Lanes / 2
 	}
 	return set.Across(m)

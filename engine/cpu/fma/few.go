@@ -13,9 +13,11 @@ const (
 )
 
 // SuitsFew says that Few knows weights of this kind.
-func (s Set) SuitsFew(m *ops.Matrix) bool {
-	return s == AVX512 && m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 &&
-		m.Group*m.Bits/32 <= fewWords && whole(m)
+func (s Set) SuitsFew(m *ops.Matrix) bool { return (s == AVX512 || s == AVX2) && fewCodes(m) }
+
+// fewCodes says that weights are of a kind that kernels for few rows know.
+func fewCodes(m *ops.Matrix) bool {
+	return m.Format == ops.Affine && (m.Bits == 4 || m.Bits == 6 || m.Bits == 8) && m.Group*m.Bits%32 == 0 && m.Group*m.Bits/32 <= fewWords && whole(m)
 }
 
 // SuitsUpper says that Few knows the tiles (Tile) of weights of this kind, which are in bf16.
@@ -35,6 +37,10 @@ func (s Set) halves(rows int) int {
 // FewRows rows. A row of x has m.In floats, one of c room for p.N rounded up to whole registers of 16. The weights are
 // decoded in registers: the bits are those of Unpack and Dots. Of tiled weights Row is a multiple of 16.
 func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
+	if s == AVX2 && w.Format == ops.Affine && w.Tiled != FewOutputs {
+		s.fewPanels(c, x, rows, w, t)
+		return
+	}
 	if w.Tiled > 0 {
 		s.fewTiled(c, x, rows, w, t)
 		return
@@ -53,6 +59,21 @@ func (s Set) Few(c, x Rows, rows int, w Outputs, t *Temp) {
 		call.ahead = f.ahead(g + call.groups)
 		s.fewHalves(call, w.N, rows)
 		call.x, call.sides = x.from(0, min(g+each, f.all-1)*m.Group), call.sides.from(0, call.groups*2*half)
+	}
+}
+
+// fewPanels is Few by way of panels: AVX2 has kernels for tiles of 64 outputs alone.
+func (s Set) fewPanels(c, x Rows, rows int, w Outputs, t *Temp) {
+	m := w.Matrix
+	each := Inputs(m, max(Block/4, m.Group))
+	next := (each + 16) * Lanes
+	panels := Grow(&t.panels, FewOutputs/Lanes*next)
+	for k := 0; k < m.In; k += each {
+		inputs := min(each, m.In-k)
+		for j := 0; j < w.N; j += Lanes {
+			s.Unpack(panels[j/Lanes*next:], m, Part{w.Row + j, min(Lanes, w.N-j), k, inputs}, t)
+		}
+		s.Dots(c, x.from(0, k), panels, Tile{Rows: rows, Columns: padded(w.N), Inputs: inputs, Next: next, First: k == 0})
 	}
 }
 

@@ -632,12 +632,26 @@ func fewTiles512x8x1x1(c *float32, ldc int, x *float32, ldx int, words *float32,
 //go:noescape
 func tiles512x4x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
+// tiles256x4x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x4x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // tiles512x4x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
 // Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
 //
 //go:noescape
 func tiles512x4x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles256x4x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x4x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
 // tiles512x4x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
@@ -646,12 +660,26 @@ func tiles512x4x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales 
 //go:noescape
 func tiles512x4x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
+// tiles256x4x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 8 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x4x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // tiles512x6x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
 // Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
 //
 //go:noescape
 func tiles512x6x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles256x6x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x6x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
 // tiles512x6x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
@@ -660,12 +688,26 @@ func tiles512x6x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales 
 //go:noescape
 func tiles512x6x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
+// tiles256x6x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x6x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // tiles512x6x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
 // Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
 //
 //go:noescape
 func tiles512x6x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles256x6x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 3 words for 16 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x6x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
 // tiles512x8x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
@@ -674,6 +716,13 @@ func tiles512x6x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales 
 //go:noescape
 func tiles512x8x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
+// tiles256x8x4 sets c to the products of x [4, *] and the weights of tiles of 64 outputs, [4, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x8x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // tiles512x8x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
 // Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
@@ -681,12 +730,26 @@ func tiles512x8x4(c *float32, ldc int, x *float32, ldx int, words *byte, scales 
 //go:noescape
 func tiles512x8x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
+// tiles256x8x2 sets c to the products of x [2, *] and the weights of tiles of 64 outputs, [2, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x8x2(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
 // tiles512x8x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
 // words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
 // Meanwhile what comes after them in memory is brought near. It needs AVX-512F.
 //
 //go:noescape
 func tiles512x8x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
+
+// tiles256x8x1 sets c to the products of x [1, *] and the weights of tiles of 64 outputs, [1, 64 tiles], inputs ascending.
+// words are their codes, [*, 64], 1 words for 4 inputs; scales and biases are theirs in bf16, [groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX2 and FMA.
+//
+//go:noescape
+func tiles256x8x1(c *float32, ldc int, x *float32, ldx int, words *byte, scales *byte, biases *byte, groups int, periods int, tiles int)
 
 // fewUpper512x4x4 sets c to the products of x [4, *] and the weights of 64 outputs, [4, 64], inputs ascending.
 // words are the weights of 16 outputs in bf16, [*, 16]; the next 16 outputs have theirs next floats on. Meanwhile 128 bytes at ahead

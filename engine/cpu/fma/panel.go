@@ -19,6 +19,7 @@ const PanelFloats = (Block + 16) * Lanes
 // Temp is what Unpack works in. The zero value is ready; one goroutine uses it at a time.
 type Temp struct {
 	rows           []float32 // decoded rows [half, Block]
+	panels         []float32 // of 64 outputs
 	raw            []byte    // a ragged end's rows, as stored
 	words          []float32 // codes, transposed [words, half]; bits, not numbers
 	scales, biases []float32 // [groups, half]

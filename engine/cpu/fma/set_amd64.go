@@ -274,16 +274,22 @@ type tilesFunc = func(c *float32, ldc int, x *float32, ldx int, words, scales, b
 
 // fewTiles multiplies some rows with tiles of 64 outputs.
 func (s Set) fewTiles(rows int, c, x Rows, k tilesCall) {
-	f := tilesKernels(rows)[k.bits/2-2]
+	f := s.tilesKernels(rows)[k.bits/2-2]
 	f(&c.Data[0], c.Step, &x.Data[0], x.Step, &k.codes[0], &k.scales[0], &k.biases[0], k.groups, k.periods, k.tiles)
 }
 
 // tilesKernels are those for 4, 6 and 8 bits.
-func tilesKernels(rows int) [3]tilesFunc {
-	switch rows {
-	case 1:
+func (s Set) tilesKernels(rows int) [3]tilesFunc {
+	switch {
+	case s == AVX2:
+		return [...][3]tilesFunc{
+			1: {tiles256x4x1, tiles256x6x1, tiles256x8x1},
+			2: {tiles256x4x2, tiles256x6x2, tiles256x8x2},
+			4: {tiles256x4x4, tiles256x6x4, tiles256x8x4},
+		}[rows]
+	case rows == 1:
 		return [3]tilesFunc{tiles512x4x1, tiles512x6x1, tiles512x8x1}
-	case 2:
+	case rows == 2:
 		return [3]tilesFunc{tiles512x4x2, tiles512x6x2, tiles512x8x2}
 	}
 	return [3]tilesFunc{tiles512x4x4, tiles512x6x4, tiles512x8x4}

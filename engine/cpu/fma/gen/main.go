@@ -36,6 +36,7 @@ func main() {
 	for _, bits := range []int{4, 6, 8} {
 		for _, rows := range []int{4, 2, 1} {
 			fewTiles(bits, rows)
+			fewTiles256(bits, rows)
 		}
 	}
 	for _, rows := range []int{4, 2, 1} {
