@@ -37,7 +37,8 @@
 //
 // The class "cpu-bfp24" is for processors with AVX-512 VNNI or AVX2, and is "cpu-f32-blocked" but for products with affine weights in
 // groups, which are sums of integers: package bfp says how. Rows are in block floating point, of 23 bits and a sign, so that a sum of
-// products is nearer to the true one than a chain of float32. A weight of few rows takes less than half as many instructions.
+// products is nearer to the true one than a chain of float32. A weight of few rows takes less than half as many instructions; with AVX2
+// alone, one of many rows takes more.
 //
 // The class "cpu-amx" is for processors of x86 with tile registers, and up to half as fast again where there are many rows. It is
 // "cpu-f32-blocked" but for products with affine and bf16 weights of whole groups, whose order package amx says. It loses
