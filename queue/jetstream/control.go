@@ -139,7 +139,7 @@ func (q *Queue) List(ctx context.Context, yield func(queue.Status) bool) error {
 	if err != nil {
 		return q.fail(ctx, err, "list jobs")
 	}
-	defer func() { _ = w.Stop() }() // fails only where it is gone already
+	defer unwatch(w)
 	err = eachEntry(watching, w.Updates(), q.cfg.Timeout, func(entry jetstream.KeyValueEntry) error {
 		if !validToken(entry.Key()) {
 			return nil // a setting of the queue
@@ -167,6 +167,24 @@ func (q *Queue) List(ctx context.Context, yield func(queue.Status) bool) error {
 		return q.fail(ctx, err, "list jobs")
 	}
 	return err
+}
+
+// unwatch ends a listing, and takes what is still on its way: the library's goroutine waits until somebody does. The channel is
+// closed when that has ended; it never is where the connection went before the library was ready to see that.
+func unwatch(w jetstream.KeyWatcher) {
+	_ = w.Stop() // fails only where it is gone already
+	for {
+		given := time.NewTimer(time.Second)
+		select {
+		case _, open := <-w.Updates():
+			given.Stop()
+			if !open {
+				return
+			}
+		case <-given.C:
+			return
+		}
+	}
 }
 
 // Why a listing ends early.

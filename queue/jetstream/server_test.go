@@ -146,7 +146,7 @@ func TestListOfClosed(t *testing.T) {
 		}
 		return true
 	})
-	if !errors.Is(err, queue.ErrClosed) {
+	if all := err == nil && told == jobs; !all && !errors.Is(err, queue.ErrClosed) { // all were on their way already
 		t.Fatalf("listing when the server closed: %v after %d of %d jobs", err, told, jobs)
 	}
 }

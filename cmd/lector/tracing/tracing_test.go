@@ -148,7 +148,7 @@ func TestOneTraceFromSubmitToStore(t *testing.T) {
 			t.Errorf("%d spans %q, want %d; there are %v", count[want], want, n, count)
 		}
 	}
-	if count["submit > ingest > store > store put"] < 3*cells || count["submit > ingest > publish > store put"] != 2 {
+	if count["submit > ingest > store > store put"] < 3*cells+2 || count["submit > ingest > publish > store put"] != 0 { // manifest and handle go with the last cell
 		t.Errorf("puts are missing: %v", count)
 	}
 	objects := 0
