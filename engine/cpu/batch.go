@@ -201,7 +201,7 @@ func (q *batch) ReadStreams(in ops.StreamRead) {
 func (q *batch) StepDelta(d ops.DeltaStep) (exchanged bool) {
 	step := q.b.stepOf(d)
 	q.later(step, step.phase())
-	return false
+	return d.O.Rows > 0
 }
 
 // SharesInside implements ops.FewRows.

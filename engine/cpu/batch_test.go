@@ -87,8 +87,11 @@ func (m *miniature) run(be ops.Backend, t *miniTensors, seed uint64, e ops.Exper
 		read()
 		few.LinearAll(t.x, []ops.Tensor{t.raw, t.zg, t.a, t.b}, []*ops.Matrix{&m.qkv.Matrix, &m.z.Matrix, &m.a.Matrix, &m.b.Matrix})
 		between(t.raw)
-		few.StepDelta(ops.DeltaStep{O: t.o, QKV: t.mixed, Raw: t.raw, Tail: t.tail, Z: t.zg, A: t.a, B: t.b, S: t.s, OldS: t.oldS, OldTail: t.oldTail, Dims: miniDelta,
+		exchanged := few.StepDelta(ops.DeltaStep{O: t.o, QKV: t.mixed, Raw: t.raw, Tail: t.tail, Z: t.zg, A: t.a, B: t.b, S: t.s, OldS: t.oldS, OldTail: t.oldTail, Dims: miniDelta,
 			Conv: m.conv, ALog: m.gates, DtBias: m.gates, Norm: m.dn, QueryScale: 0.25, Eps: 1e-6})
+		if exchanged {
+			t.s, t.oldS, t.tail, t.oldTail = t.oldS, t.s, t.oldTail, t.tail
+		}
 		between(t.o)
 		be.Linear(t.y, t.o, m.out.Matrix)
 		between(t.y)

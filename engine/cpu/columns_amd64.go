@@ -137,23 +137,23 @@ func (v vector) gatherSum(out []float32, columns int, g gathered) {
 }
 
 // decayColumns is decayAndRead where the columns make one kernel's registers.
-func (v vector) decayColumns(s, t, k []float32, g float32) bool {
+func (v vector) decayColumns(s, from, t, k []float32, g float32) bool {
 	n := len(t)
 	switch {
 	case v < avx2 || len(k) == 0:
 		return false
 	case v == avx512 && n == 64:
-		decay512x4(&s[0], &t[0], &k[0], len(k), n, g)
+		decay512x4(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	case v == avx512 && n == 32:
-		decay512x2(&s[0], &t[0], &k[0], len(k), n, g)
+		decay512x2(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	case v == avx512 && n == 16:
-		decay512x1(&s[0], &t[0], &k[0], len(k), n, g)
+		decay512x1(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	case n == 64:
-		decay256x8(&s[0], &t[0], &k[0], len(k), n, g)
+		decay256x8(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	case n == 32:
-		decay256x4(&s[0], &t[0], &k[0], len(k), n, g)
+		decay256x4(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	case n == 16:
-		decay256x2(&s[0], &t[0], &k[0], len(k), n, g)
+		decay256x2(&s[0], &from[0], &t[0], &k[0], len(k), n, g)
 	default:
 		return false
 	}

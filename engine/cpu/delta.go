@@ -48,7 +48,7 @@ const deltaColumns = 64
 func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
 	fit(d.Hk > 0 && d.Hv%d.Hk == 0 && qkv.Cols == 2*d.Hk*d.Dk+d.Hv*d.Dv && o.Cols == d.Hv*d.Dv && o.Rows == qkv.Rows &&
 		ops.Same(g, beta) && g.Rows == qkv.Rows && g.Cols == d.Hv && s.Rows == d.Hv && s.Cols == d.Dk*d.Dv, "DeltaScan", o, qkv, g, beta, s)
-	scan := deltaScan{d, all(o), all(qkv), all(g), all(beta), s.Floats()}
+	scan := deltaScan{d, all(o), all(qkv), all(g), all(beta), s.Floats(), s.Floats()}
 	cuts := (d.Dv + deltaColumns - 1) / deltaColumns
 	b.parallel(d.Hv*cuts, grain(4*qkv.Rows*d.Dk*deltaColumns), func(w *scratch, from, to int) {
 		for i := from; i < to; i++ {
@@ -61,25 +61,27 @@ func (b *Backend) DeltaScan(o, qkv, g, beta, s ops.Tensor, d ops.DeltaDims) {
 type deltaScan struct {
 	ops.DeltaDims
 	o, qkv, g, beta rows
-	state           []float32 // [Hv, Dk, Dv]
+	state, before   []float32 // [Hv, Dk, Dv], behind the rows and before them: they may be the same
 }
 
 // columns scans all rows for the columns [from, to) of value head j.
 func (d *deltaScan) columns(w *scratch, j, from, to int) {
 	n := to - from
-	state := d.state[j*d.Dk*d.Dv : (j+1)*d.Dk*d.Dv]
+	state, before := d.state[j*d.Dk*d.Dv:(j+1)*d.Dk*d.Dv], d.before[j*d.Dk*d.Dv:(j+1)*d.Dk*d.Dv]
 	delta, s, whole := floats(&w.more, n), state, n == d.Dv
 	if !whole { // else all columns are side by side where they stand
 		s = floats(&w.values, d.Dk*n)
 		for i := range d.Dk {
-			copy(s[i*n:(i+1)*n], state[i*d.Dv+from:])
+			copy(s[i*n:(i+1)*n], before[i*d.Dv+from:])
 		}
+		before = s
 	}
 	key, value := j/(d.Hv/d.Hk)*d.Dk, 2*d.Hk*d.Dk+j*d.Dv
 	for r := range d.qkv.n {
 		row := d.qkv.at(r)
 		q, k, v := row[key:key+d.Dk], row[d.Hk*d.Dk+key:][:d.Dk], row[value+from:value+to]
-		w.vector.decayAndRead(s, delta, k, d.g.at(r)[j])
+		w.vector.decayAndRead(s, before, delta, k, d.g.at(r)[j])
+		before = s
 		beta := d.beta.at(r)[j]
 		for c := range delta {
 			delta[c] = beta * (v[c] - delta[c])
@@ -94,9 +96,9 @@ func (d *deltaScan) columns(w *scratch, j, from, to int) {
 	}
 }
 
-// decayAndRead: S = g S, t = Sᵀ k; S is [len(k), len(t)]. Four rows of S at a time, added in ascending order.
-func (v vector) decayAndRead(s, t, k []float32, g float32) {
-	if v.decayColumns(s, t, k, g) {
+// decayAndRead: S = g from, t = Sᵀ k; S is [len(k), len(t)], and may be from. Four rows of S at a time, added in ascending order.
+func (v vector) decayAndRead(s, from, t, k []float32, g float32) {
+	if v.decayColumns(s, from, t, k, g) {
 		return
 	}
 	clear(t)
@@ -104,8 +106,9 @@ func (v vector) decayAndRead(s, t, k []float32, g float32) {
 	for ; i+4 <= len(k); i += 4 {
 		k0, k1, k2, k3 := k[i], k[i+1], k[i+2], k[i+3]
 		s0, s1, s2, s3 := s[i*n:][:n], s[(i+1)*n:][:n], s[(i+2)*n:][:n], s[(i+3)*n:][:n]
+		f0, f1, f2, f3 := from[i*n:][:n], from[(i+1)*n:][:n], from[(i+2)*n:][:n], from[(i+3)*n:][:n]
 		for c, sum := range t {
-			a0, a1, a2, a3 := g*s0[c], g*s1[c], g*s2[c], g*s3[c]
+			a0, a1, a2, a3 := g*f0[c], g*f1[c], g*f2[c], g*f3[c]
 			s0[c], s1[c], s2[c], s3[c] = a0, a1, a2, a3
 			sum += float32(float32(a0) * k0)
 			sum += float32(float32(a1) * k1)
@@ -115,9 +118,9 @@ func (v vector) decayAndRead(s, t, k []float32, g float32) {
 		}
 	}
 	for ; i < len(k); i++ {
-		row := s[i*n:][:n]
+		row, old := s[i*n:][:n], from[i*n:][:n]
 		for c := range t {
-			a := float32(g * row[c])
+			a := float32(g * old[c])
 			row[c] = a
 			t[c] += float32(a * k[i])
 		}

@@ -2,12 +2,13 @@ package cpu
 
 import "lector/engine/ops"
 
-// StepDelta carries out a step for each key head, with the value heads that use it: no other item touches their channels.
+// StepDelta carries out a step for each key head, with the value heads that use it: no other item touches their channels. It writes
+// state and tail to where their copies are to be.
 func (b *Backend) StepDelta(d ops.DeltaStep) (exchanged bool) {
 	step := b.stepOf(d)
 	defer b.steps.put(step)
 	b.inPhases(step, step.phase())
-	return false
+	return d.O.Rows > 0
 }
 
 // stepOf is a step that fits.
@@ -20,8 +21,8 @@ func (b *Backend) stepOf(d ops.DeltaStep) *deltaStep {
 		ops.Same(d.S, d.OldS) && ops.Same(d.Tail, d.OldTail), "StepDelta", d.O, d.QKV, d.Raw, d.Tail)
 	step := b.steps.take()
 	*step = deltaStep{
-		Backend: b, in: d, scan: deltaScan{n, all(d.O), all(d.QKV), all(d.A), all(d.B), d.S.Floats()},
-		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), oldTail: all(d.OldTail), gates: all(d.Z), oldState: d.OldS.Floats(),
+		Backend: b, in: d, scan: deltaScan{n, all(d.O), all(d.QKV), all(d.A), all(d.B), d.OldS.Floats(), d.S.Floats()},
+		taps: b.taps.of(d.Conv, len(d.Conv)/d.QKV.Cols), raw: all(d.Raw), tail: all(d.Tail), newTail: all(d.OldTail), gates: all(d.Z),
 	}
 	return step
 }
@@ -32,8 +33,7 @@ type deltaStep struct {
 	scan             deltaScan
 	taps             []float32 // of the convolution, tap by tap
 	raw, tail, gates rows
-	oldTail          rows
-	oldState         []float32
+	newTail          rows // what tail becomes
 }
 
 func (d *deltaStep) phase() phase { return phase{d.in.Dims.Hk, 1} }
@@ -65,7 +65,6 @@ func (d *deltaStep) run(s *scratch, key int) {
 		}
 	}
 	for j := key * each; j < (key+1)*each; j++ {
-		copy(d.oldState[j*n.Dk*n.Dv:(j+1)*n.Dk*n.Dv], d.scan.state[j*n.Dk*n.Dv:]) // the scan brings it near anyway
 		for c := 0; c < n.Dv; c += deltaColumns {
 			d.scan.columns(s, j, c, min(c+deltaColumns, n.Dv))
 		}
@@ -78,9 +77,6 @@ func (d *deltaStep) run(s *scratch, key int) {
 // convolve is Conv, activated, and ShiftTail for the channels [from, to).
 func (d *deltaStep) convolve(s *scratch, from, to int) {
 	c, before := d.raw.width, d.tail.n
-	for i := range before {
-		copy(d.oldTail.at(i)[from:to], d.tail.at(i)[from:to])
-	}
 	row := func(r int) []float32 { // row r of the tail followed by the raw rows, those starting at 0
 		if r < 0 {
 			return d.tail.at(before + r)[from:to]
@@ -96,6 +92,6 @@ func (d *deltaStep) convolve(s *scratch, from, to int) {
 		s.vector.silu(y, 1)
 	}
 	for i := range before {
-		copy(d.tail.at(i)[from:to], row(i+d.raw.n-before))
+		copy(d.newTail.at(i)[from:to], row(i+d.raw.n-before))
 	}
 }

@@ -74,7 +74,9 @@ func TestStepDeltaIsTheSingleOperations(t *testing.T) {
 				}
 				for _, silu := range []bool{false, true} {
 					got, w := fresh(silu), fresh(silu)
-					b.StepDelta(got)
+					if b.StepDelta(got) {
+						got.S, got.OldS, got.Tail, got.OldTail = got.OldS, got.S, got.OldTail, got.Tail
+					}
 					b.Conv(w.QKV, w.Raw, w.Tail, conv, 1, true)
 					b.UnitHeads(w.QKV, ops.Heads{N: d.Hk, Stride: d.Dk, Dim: d.Dk}, 0.25)
 					b.UnitHeads(w.QKV, ops.Heads{From: d.Hk * d.Dk, N: d.Hk, Stride: d.Dk, Dim: d.Dk}, 1)

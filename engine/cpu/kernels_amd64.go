@@ -202,11 +202,11 @@ func gatherSum512x4(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd512x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay512x4: S = g S, t = Sᵀ k for 64 columns of S, whose rows are stride floats apart.
+// decay512x4: S = g from, t = Sᵀ k for 64 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func decay512x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay512x4(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x4: S += k deltaᵀ, o = Sᵀ q for 64 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
@@ -226,11 +226,11 @@ func gatherSum512x2(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd512x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay512x2: S = g S, t = Sᵀ k for 32 columns of S, whose rows are stride floats apart.
+// decay512x2: S = g from, t = Sᵀ k for 32 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func decay512x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay512x2(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x2: S += k deltaᵀ, o = Sᵀ q for 32 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
@@ -250,11 +250,11 @@ func gatherSum512x1(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd512x1(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay512x1: S = g S, t = Sᵀ k for 16 columns of S, whose rows are stride floats apart.
+// decay512x1: S = g from, t = Sᵀ k for 16 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX-512F.
 //
 //go:noescape
-func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay512x1(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update512x1: S += k deltaᵀ, o = Sᵀ q for 16 columns of S, whose rows are stride floats apart.
 // It needs AVX-512F.
@@ -406,11 +406,11 @@ func gatherSum256x8(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd256x8(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay256x8: S = g S, t = Sᵀ k for 64 columns of S, whose rows are stride floats apart.
+// decay256x8: S = g from, t = Sᵀ k for 64 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX2, FMA and F16C.
 //
 //go:noescape
-func decay256x8(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay256x8(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update256x8: S += k deltaᵀ, o = Sᵀ q for 64 columns of S, whose rows are stride floats apart.
 // It needs AVX2, FMA and F16C.
@@ -430,11 +430,11 @@ func gatherSum256x4(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd256x4(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay256x4: S = g S, t = Sᵀ k for 32 columns of S, whose rows are stride floats apart.
+// decay256x4: S = g from, t = Sᵀ k for 32 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX2, FMA and F16C.
 //
 //go:noescape
-func decay256x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay256x4(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update256x4: S += k deltaᵀ, o = Sᵀ q for 32 columns of S, whose rows are stride floats apart.
 // It needs AVX2, FMA and F16C.
@@ -454,11 +454,11 @@ func gatherSum256x2(out *float32, weights *float32, rows *float32, tokens *int32
 //go:noescape
 func gatherAdd256x2(out *float32, weights *float32, rows *float32, tokens *int32, n int, stride int)
 
-// decay256x2: S = g S, t = Sᵀ k for 16 columns of S, whose rows are stride floats apart.
+// decay256x2: S = g from, t = Sᵀ k for 16 columns of S, which may be from; their rows are stride floats apart.
 // It needs AVX2, FMA and F16C.
 //
 //go:noescape
-func decay256x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+func decay256x2(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 
 // update256x2: S += k deltaᵀ, o = Sᵀ q for 16 columns of S, whose rows are stride floats apart.
 // It needs AVX2, FMA and F16C.

@@ -2336,46 +2336,48 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay512x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay512x4(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX, AVX512F
-TEXT ·decay512x4(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Z0
+TEXT ·decay512x4(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Z0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
 loop:
-	TESTQ       DX, DX
+	TESTQ       BX, BX
 	JZ          done
-	VMULPS      (AX), Z0, Z5
+	VMULPS      (CX), Z0, Z5
 	VMOVUPS     Z5, (AX)
-	VMULPS.BCST (CX), Z5, Z5
+	VMULPS.BCST (DX), Z5, Z5
 	VADDPS      Z5, Z1, Z1
-	VMULPS      64(AX), Z0, Z5
+	VMULPS      64(CX), Z0, Z5
 	VMOVUPS     Z5, 64(AX)
-	VMULPS.BCST (CX), Z5, Z5
+	VMULPS.BCST (DX), Z5, Z5
 	VADDPS      Z5, Z2, Z2
-	VMULPS      128(AX), Z0, Z5
+	VMULPS      128(CX), Z0, Z5
 	VMOVUPS     Z5, 128(AX)
-	VMULPS.BCST (CX), Z5, Z5
+	VMULPS.BCST (DX), Z5, Z5
 	VADDPS      Z5, Z3, Z3
-	VMULPS      192(AX), Z0, Z5
+	VMULPS      192(CX), Z0, Z5
 	VMOVUPS     Z5, 192(AX)
-	VMULPS.BCST (CX), Z5, Z5
+	VMULPS.BCST (DX), Z5, Z5
 	VADDPS      Z5, Z4, Z4
-	ADDQ        BX, AX
-	ADDQ        $0x04, CX
-	DECQ        DX
+	ADDQ        SI, AX
+	ADDQ        SI, CX
+	ADDQ        $0x04, DX
+	DECQ        BX
 	JMP         loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Z1, (AX)
 	VMOVUPS Z2, 64(AX)
 	VMOVUPS Z3, 128(AX)
@@ -2509,36 +2511,38 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay512x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay512x2(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX, AVX512F
-TEXT ·decay512x2(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Z0
+TEXT ·decay512x2(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Z0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 
 loop:
-	TESTQ       DX, DX
+	TESTQ       BX, BX
 	JZ          done
-	VMULPS      (AX), Z0, Z3
+	VMULPS      (CX), Z0, Z3
 	VMOVUPS     Z3, (AX)
-	VMULPS.BCST (CX), Z3, Z3
+	VMULPS.BCST (DX), Z3, Z3
 	VADDPS      Z3, Z1, Z1
-	VMULPS      64(AX), Z0, Z3
+	VMULPS      64(CX), Z0, Z3
 	VMOVUPS     Z3, 64(AX)
-	VMULPS.BCST (CX), Z3, Z3
+	VMULPS.BCST (DX), Z3, Z3
 	VADDPS      Z3, Z2, Z2
-	ADDQ        BX, AX
-	ADDQ        $0x04, CX
-	DECQ        DX
+	ADDQ        SI, AX
+	ADDQ        SI, CX
+	ADDQ        $0x04, DX
+	DECQ        BX
 	JMP         loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Z1, (AX)
 	VMOVUPS Z2, 64(AX)
 	VZEROUPPER
@@ -2646,31 +2650,33 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay512x1(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay512x1(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX, AVX512F
-TEXT ·decay512x1(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Z0
+TEXT ·decay512x1(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Z0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VPXORD       Z1, Z1, Z1
 
 loop:
-	TESTQ       DX, DX
+	TESTQ       BX, BX
 	JZ          done
-	VMULPS      (AX), Z0, Z2
+	VMULPS      (CX), Z0, Z2
 	VMOVUPS     Z2, (AX)
-	VMULPS.BCST (CX), Z2, Z2
+	VMULPS.BCST (DX), Z2, Z2
 	VADDPS      Z2, Z1, Z1
-	ADDQ        BX, AX
-	ADDQ        $0x04, CX
-	DECQ        DX
+	ADDQ        SI, AX
+	ADDQ        SI, CX
+	ADDQ        $0x04, DX
+	DECQ        BX
 	JMP         loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Z1, (AX)
 	VZEROUPPER
 	RET
@@ -4626,15 +4632,16 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay256x8(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay256x8(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX
-TEXT ·decay256x8(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Y0
+TEXT ·decay256x8(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Y0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
@@ -4645,48 +4652,49 @@ TEXT ·decay256x8(SB), NOSPLIT, $0-44
 	VXORPS       Y8, Y8, Y8
 
 loop:
-	TESTQ        DX, DX
+	TESTQ        BX, BX
 	JZ           done
-	VBROADCASTSS (CX), Y9
-	VMULPS       (AX), Y0, Y10
+	VBROADCASTSS (DX), Y9
+	VMULPS       (CX), Y0, Y10
 	VMOVUPS      Y10, (AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y1, Y1
-	VMULPS       32(AX), Y0, Y10
+	VMULPS       32(CX), Y0, Y10
 	VMOVUPS      Y10, 32(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y2, Y2
-	VMULPS       64(AX), Y0, Y10
+	VMULPS       64(CX), Y0, Y10
 	VMOVUPS      Y10, 64(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y3, Y3
-	VMULPS       96(AX), Y0, Y10
+	VMULPS       96(CX), Y0, Y10
 	VMOVUPS      Y10, 96(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y4, Y4
-	VMULPS       128(AX), Y0, Y10
+	VMULPS       128(CX), Y0, Y10
 	VMOVUPS      Y10, 128(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y5, Y5
-	VMULPS       160(AX), Y0, Y10
+	VMULPS       160(CX), Y0, Y10
 	VMOVUPS      Y10, 160(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y6, Y6
-	VMULPS       192(AX), Y0, Y10
+	VMULPS       192(CX), Y0, Y10
 	VMOVUPS      Y10, 192(AX)
 	VMULPS       Y10, Y9, Y10
 	VADDPS       Y10, Y7, Y7
-	VMULPS       224(AX), Y0, Y10
+	VMULPS       224(CX), Y0, Y10
 	VMOVUPS      Y10, 224(AX)
 	VMULPS       Y10, Y9, Y9
 	VADDPS       Y9, Y8, Y8
-	ADDQ         BX, AX
-	ADDQ         $0x04, CX
-	DECQ         DX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
 	JMP          loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Y1, (AX)
 	VMOVUPS Y2, 32(AX)
 	VMOVUPS Y3, 64(AX)
@@ -4866,47 +4874,49 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay256x4(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay256x4(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX
-TEXT ·decay256x4(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Y0
+TEXT ·decay256x4(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Y0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
 
 loop:
-	TESTQ        DX, DX
+	TESTQ        BX, BX
 	JZ           done
-	VBROADCASTSS (CX), Y5
-	VMULPS       (AX), Y0, Y6
+	VBROADCASTSS (DX), Y5
+	VMULPS       (CX), Y0, Y6
 	VMOVUPS      Y6, (AX)
 	VMULPS       Y6, Y5, Y6
 	VADDPS       Y6, Y1, Y1
-	VMULPS       32(AX), Y0, Y6
+	VMULPS       32(CX), Y0, Y6
 	VMOVUPS      Y6, 32(AX)
 	VMULPS       Y6, Y5, Y6
 	VADDPS       Y6, Y2, Y2
-	VMULPS       64(AX), Y0, Y6
+	VMULPS       64(CX), Y0, Y6
 	VMOVUPS      Y6, 64(AX)
 	VMULPS       Y6, Y5, Y6
 	VADDPS       Y6, Y3, Y3
-	VMULPS       96(AX), Y0, Y6
+	VMULPS       96(CX), Y0, Y6
 	VMOVUPS      Y6, 96(AX)
 	VMULPS       Y6, Y5, Y5
 	VADDPS       Y5, Y4, Y4
-	ADDQ         BX, AX
-	ADDQ         $0x04, CX
-	DECQ         DX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
 	JMP          loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Y1, (AX)
 	VMOVUPS Y2, 32(AX)
 	VMOVUPS Y3, 64(AX)
@@ -5038,37 +5048,39 @@ done:
 	VZEROUPPER
 	RET
 
-// func decay256x2(s *float32, t *float32, k *float32, rows int, stride int, decay float32)
+// func decay256x2(s *float32, from *float32, t *float32, k *float32, rows int, stride int, decay float32)
 // Requires: AVX
-TEXT ·decay256x2(SB), NOSPLIT, $0-44
-	VBROADCASTSS decay+40(FP), Y0
+TEXT ·decay256x2(SB), NOSPLIT, $0-52
+	VBROADCASTSS decay+48(FP), Y0
 	MOVQ         s+0(FP), AX
-	MOVQ         k+16(FP), CX
-	MOVQ         rows+24(FP), DX
-	MOVQ         stride+32(FP), BX
-	SHLQ         $0x02, BX
+	MOVQ         from+8(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         rows+32(FP), BX
+	MOVQ         stride+40(FP), SI
+	SHLQ         $0x02, SI
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 
 loop:
-	TESTQ        DX, DX
+	TESTQ        BX, BX
 	JZ           done
-	VBROADCASTSS (CX), Y3
-	VMULPS       (AX), Y0, Y4
+	VBROADCASTSS (DX), Y3
+	VMULPS       (CX), Y0, Y4
 	VMOVUPS      Y4, (AX)
 	VMULPS       Y4, Y3, Y4
 	VADDPS       Y4, Y1, Y1
-	VMULPS       32(AX), Y0, Y4
+	VMULPS       32(CX), Y0, Y4
 	VMOVUPS      Y4, 32(AX)
 	VMULPS       Y4, Y3, Y3
 	VADDPS       Y3, Y2, Y2
-	ADDQ         BX, AX
-	ADDQ         $0x04, CX
-	DECQ         DX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
 	JMP          loop
 
 done:
-	MOVQ    t+8(FP), AX
+	MOVQ    t+16(FP), AX
 	VMOVUPS Y1, (AX)
 	VMOVUPS Y2, 32(AX)
 	VZEROUPPER

@@ -109,8 +109,13 @@ func vectorOps() map[string]func(v vector, c *vectorCase) float64 {
 			return 0
 		},
 		"decay": func(v vector, c *vectorCase) float64 {
-			v.decayAndRead(c.y[:4*c.n], c.x[:c.n], c.z[:4], 0.9)
+			v.decayAndRead(c.y[:4*c.n], c.y[:4*c.n], c.x[:c.n], c.z[:4], 0.9)
 			return float64(c.x[c.n/2])
+		},
+		"decay from elsewhere": func(v vector, c *vectorCase) float64 {
+			t := make([]float32, c.n)
+			v.decayAndRead(c.y[:4*c.n], c.x[:4*c.n], t, c.z[:4], 0.9)
+			return float64(t[c.n/2])
 		},
 		"update": func(v vector, c *vectorCase) float64 {
 			v.updateAndRead(c.y[:4*c.n], c.x[:c.n], c.z[4:4+c.n], c.z[:4], c.z[c.n:c.n+4])

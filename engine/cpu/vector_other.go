@@ -27,15 +27,15 @@ func (v vector) nibbleDots(c *[fewRows * nibbleLanes]float32, xs *[fewRows]*floa
 
 func (v vector) widen(dst []float32, data []byte) int { return 0 }
 
-func (v vector) sigmoidWide(x []float32, scale, gain float32) int   { return 0 }
-func (v vector) siluWide(x []float32, scale float32) int            { return 0 }
-func (v vector) swiGLUWide(y, gate, up []float32) int               { return 0 }
-func (v vector) expBelowWide(x []float32, top float32) int          { return 0 }
-func (v vector) addScaledWide(y, x []float32, w float32) int        { return 0 }
-func (v vector) addProductWide(y, u, z []float32) int               { return 0 }
-func (v vector) normScaleWide(y, x, scale []float32, r float32) int { return 0 }
-func (v vector) decayColumns(s, t, k []float32, g float32) bool     { return false }
-func (v vector) updateColumns(s, o, delta, k, q []float32) bool     { return false }
+func (v vector) sigmoidWide(x []float32, scale, gain float32) int     { return 0 }
+func (v vector) siluWide(x []float32, scale float32) int              { return 0 }
+func (v vector) swiGLUWide(y, gate, up []float32) int                 { return 0 }
+func (v vector) expBelowWide(x []float32, top float32) int            { return 0 }
+func (v vector) addScaledWide(y, x []float32, w float32) int          { return 0 }
+func (v vector) addProductWide(y, u, z []float32) int                 { return 0 }
+func (v vector) normScaleWide(y, x, scale []float32, r float32) int   { return 0 }
+func (v vector) decayColumns(s, from, t, k []float32, g float32) bool { return false }
+func (v vector) updateColumns(s, o, delta, k, q []float32) bool       { return false }
 
 func (v vector) softmaxWide(x []float32, scale, top float32, l *lanes16) int { return 0 }
 func (v vector) dotsWide(x, y []float32, l *lanes16) int                     { return 0 }

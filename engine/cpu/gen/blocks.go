@@ -107,10 +107,10 @@ func (w width) gatherRows(acc []VecVirtual) {
 // decay is the first half of a step of the delta rule for n registers of columns of the state.
 func (w width) decay(n int) {
 	columns, name := w.columns("decay", n)
-	kernel(name, "func(s, t, k *float32, rows, stride int, decay float32)")
-	Doc(fmt.Sprintf("%s: S = g S, t = Sᵀ k for %d columns of S, whose rows are stride floats apart.", name, columns), w.needs())
+	kernel(name, "func(s, from, t, k *float32, rows, stride int, decay float32)")
+	Doc(fmt.Sprintf("%s: S = g from, t = Sᵀ k for %d columns of S, which may be from; their rows are stride floats apart.", name, columns), w.needs())
 	decay := w.broadcast("decay")
-	s, k := Load(Param("s"), GP64()), Load(Param("k"), GP64())
+	s, from, k := Load(Param("s"), GP64()), Load(Param("from"), GP64()), Load(Param("k"), GP64())
 	rows, stride := Load(Param("rows"), GP64()), Load(Param("stride"), GP64())
 	SHLQ(Imm(2), stride)
 	acc := w.zeros(n)
@@ -120,12 +120,13 @@ func (w width) decay(n int) {
 	key := w.factor(Mem{Base: k})
 	for i := range acc {
 		v, t := w.register(), w.register()
-		VMULPS(Mem{Base: s, Disp: w.bytes(i)}, decay, v)
+		VMULPS(Mem{Base: from, Disp: w.bytes(i)}, decay, v)
 		VMOVUPS(v, Mem{Base: s, Disp: w.bytes(i)})
 		key.times(v, t)
 		VADDPS(t, acc[i], acc[i])
 	}
 	ADDQ(stride, s)
+	ADDQ(stride, from)
 	ADDQ(Imm(4), k)
 	DECQ(rows)
 	JMP(LabelRef("loop"))
