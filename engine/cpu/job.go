@@ -30,7 +30,11 @@ func (p phase) runs() int { return (p.n + p.grain - 1) / p.grain }
 
 // job is one call of parallel or inPhases. Two cores may be far apart, such that a line of memory goes from one to the other as slowly
 // as a small item runs. So a worker writes where others look only when it begins, when it ends a phase and when it takes
-// of another's part; none counts items for all. What is allocated in 128 bytes, as a job is, begins with a line of memory.
+// of another's part, and looks where others write only when it has nothing to do; none counts items for all. What is allocated in 128
+// bytes, as a job is, begins with a line of memory.
+//
+// A phase is over when every worker who takes part has come to the next one. One comes there when all runs of its own part are done,
+// also those that others took of it; who waits for another long enough takes some.
 type job struct {
 	turn   atomic.Uint64 // this use of the job; 0: none may begin any more
 	task   task
@@ -60,9 +64,10 @@ const (
 // part is the runs that nobody took of those that one worker begins with: from and to, below the number of their stage. Where that
 // is smaller than the stage under way, none of the part's runs were taken so far. No two parts share a line of memory.
 type part struct {
-	ends  uint64 // but for the caller's before a turn it is read and written atomically
-	owned uint64 // the owner writes it to have the line at hand
-	_     [112]byte
+	ends  uint64        // but for the caller's before a turn it is read and written atomically
+	given atomic.Uint64 // runs that others took and have done, below the number of their stage
+	owned uint64        // the owner writes it to have the line at hand
+	_     [104]byte
 }
 
 // seat is how far a worker has come: a turn, and the phase in which it is, counted from 1. No two share a line of memory.
@@ -125,15 +130,19 @@ func (j *job) work(s *scratch, me int, turn uint64) {
 	for p := range j.count {
 		at := stageOf(turn, p)
 		if p > 0 {
-			j.parts[me].owned = at.number
-			j.seats[me].at.Store(at.number)
+			publish(&j.seats[me].at, at.number)
+		}
+		own := j.grabOwn(me, at)
+		if p > 0 {
 			j.foresee(s, me, p)
-			j.meet(me, at.number)
+			if !j.meet(s, me, at) {
+				return
+			}
 		}
 		if me == 0 && j.begins != nil {
 			j.begins.begin(p)
 		}
-		if !j.takeTimed(s, me, at) {
+		if !j.takeTimed(s, me, at, own) {
 			return
 		}
 	}
@@ -148,16 +157,16 @@ func (j *job) foresee(s *scratch, me, phase int) {
 }
 
 // takeTimed is take, and notes when that was where the job is counted.
-func (j *job) takeTimed(s *scratch, me int, at stage) bool {
+func (j *job) takeTimed(s *scratch, me int, at stage, own taken) bool {
 	if j.laps == nil {
-		return j.take(s, me, at)
+		return j.take(s, me, at, own)
 	}
 	start := time.Now()
 	if me == 0 {
 		j.laps.at[at.phase] = start
 	}
 	defer func() { j.laps.busy[me][at.phase] += time.Since(start) }()
-	return j.take(s, me, at)
+	return j.take(s, me, at, own)
 }
 
 // leave keeps what a panic says, and gives the seat up.
@@ -178,68 +187,157 @@ type stage struct {
 
 func stageOf(turn uint64, phase int) stage { return stage{turn<<phaseBits | uint64(phase+1), phase} }
 
-// take runs items of a phase until none is left, those of its own part first, front to back, and then from the ends of the others'.
-// It says whether to go on.
-func (j *job) take(s *scratch, me int, at stage) bool {
-	p := j.phases[at.phase]
-	runs := p.runs()
-	for i := range j.parts {
+// take runs the items of worker me's own part, of which it has some, and of the parts of those who do not take part; in the last
+// phase of all. It says whether to go on.
+func (j *job) take(s *scratch, me int, at stage, own taken) bool {
+	for ; own.from < own.to; own = j.grabOwn(me, at) {
+		if !j.run(s, at.phase, own) {
+			return false
+		}
+	}
+	if !j.given(me, at.number, own.stolen) {
+		return false
+	}
+	for i := 1; i < len(j.parts); i++ {
 		w := me + i
 		if w >= len(j.parts) {
 			w -= len(j.parts)
 		}
-		for {
-			if j.failed.Load() != nil {
-				return false
-			}
-			got := j.parts[w].grab(at.number, span{runs * w / len(j.parts), runs * (w + 1) / len(j.parts)}, i > 0)
-			if got.from == got.to {
-				break
-			}
-			s.end = min(got.end*p.grain, p.n)
-			j.task.do(s, at.phase, got.from*p.grain, min(got.to*p.grain, p.n))
+		if (at.phase+1 == j.count || !j.takesPart(w, at.number)) && !j.steal(s, w, at) {
+			return false
+		}
+	}
+	return j.failed.Load() == nil
+}
+
+// run carries out runs that were taken, and says whether to go on.
+func (j *job) run(s *scratch, phase int, t taken) bool {
+	if j.failed.Load() != nil {
+		return false
+	}
+	p := &j.phases[phase]
+	s.end = min(t.end*p.grain, p.n)
+	for i := t.from; i < t.to; i++ {
+		j.task.do(s, phase, i*p.grain, min((i+1)*p.grain, p.n))
+	}
+	return true
+}
+
+// steal runs what is left of worker w's part, from its end on, and says whether to go on.
+func (j *job) steal(s *scratch, w int, at stage) bool {
+	for {
+		got := j.parts[w].grab(at.number, j.partOf(w, at.phase), true)
+		if got.from == got.to {
+			return true
+		}
+		if !j.runOf(s, w, at, got) {
+			return false
+		}
+	}
+}
+
+// runOf runs what was taken of worker w's part, and tells it so whatever becomes of it.
+func (j *job) runOf(s *scratch, w int, at stage, got taken) (goOn bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			j.fail(v) // before its owner goes on
+			goOn = false
+		}
+		j.parts[w].give(at.number)
+	}()
+	return j.run(s, at.phase, got)
+}
+
+// give counts a run that its owner may be waiting for.
+func (p *part) give(number uint64) {
+	for {
+		seen := p.given.Load()
+		next := seen + 1
+		if seen>>endBits != number {
+			next = number<<endBits | 1
+		}
+		if p.given.CompareAndSwap(seen, next) {
+			return
+		}
+	}
+}
+
+// given returns when so many runs that others took of worker me's part are done, and says whether to go on. Others may be at a later
+// stage already, if they did not see that it takes part.
+func (j *job) given(me int, number uint64, stolen int) bool {
+	for spun := 0; stolen > 0 && j.parts[me].given.Load() < number<<endBits|uint64(stolen); spun++ {
+		if j.failed.Load() != nil {
+			return false
+		}
+		if spun > glances {
+			runtime.Gosched()
 		}
 	}
 	return true
 }
 
-// taken is runs [from, to) of a part whose rest went up to end.
-type taken struct{ from, to, end int }
+// partOf is the runs of a phase that worker w begins with.
+func (j *job) partOf(w, phase int) span {
+	runs := j.phases[phase].runs()
+	return span{runs * w / len(j.parts), runs * (w + 1) / len(j.parts)}
+}
 
-// grab takes a run off the front or the back of a part, which had all of its runs at first; nothing where nothing is left.
-func (p *part) grab(number uint64, all span, back bool) taken {
+// taken is runs [from, to) of a part whose rest went up to end, and how many of its last ones others took.
+type taken struct{ from, to, end, stolen int }
+
+// grabOwn takes half of what is left of worker me's own part.
+func (j *job) grabOwn(me int, at stage) taken {
+	return j.parts[me].grab(at.number, j.partOf(me, at.phase), false)
+}
+
+// grab takes the first half of what is left of a part, or its last run; nothing where nothing is left. The part had all of its runs at
+// first.
+func (p *part) grab(number uint64, all span, last bool) taken {
 	for {
 		seen := atomic.LoadUint64(&p.ends)
-		first, last := int(seen>>endBits&maxRuns), int(seen&maxRuns)
+		from, to := int(seen>>endBits&maxRuns), int(seen&maxRuns)
 		switch other := seen >> (2 * endBits); {
 		case other > number: // others are at a later phase
 			return taken{}
 		case other < number:
-			first, last = all.from, all.to
+			from, to = all.from, all.to
 		}
-		if first >= last {
-			return taken{}
+		if from >= to {
+			return taken{stolen: all.to - to}
 		}
-		from, to := first, first+1
-		rest := uint64(to)<<endBits | uint64(last)
-		if back {
-			from, to = last-1, last
-			rest = uint64(first)<<endBits | uint64(from)
+		got, left := taken{from, from + (to-from+1)/2, to, 0}, span{from + (to-from+1)/2, to}
+		if last {
+			got, left = taken{to - 1, to, to, 0}, span{from, to - 1}
 		}
-		if atomic.CompareAndSwapUint64(&p.ends, seen, number<<(2*endBits)|rest) {
-			return taken{from, to, last}
+		if atomic.CompareAndSwapUint64(&p.ends, seen, number<<(2*endBits)|uint64(left.from)<<endBits|uint64(left.to)) {
+			return got
 		}
 	}
 }
 
-// meet returns when all workers who take part have come to a stage. One who comes later finds no runs of the phases
-// before.
-func (j *job) meet(me int, number uint64) {
+// meet returns when all workers who take part have come to a stage, and says whether to go on. One who comes later finds no runs of the
+// phases before. Of those who do not come soon it takes runs of the phase before.
+func (j *job) meet(s *scratch, me int, at stage) bool {
 	for w := range j.seats {
-		if w != me {
-			j.await(w, number)
+		if w == me || j.comes(w, at.number) {
+			continue
+		}
+		if !j.steal(s, w, stage{at.number - 1, at.phase - 1}) {
+			return false
+		}
+		j.await(w, at.number)
+	}
+	return true
+}
+
+// comes looks for a moment whether worker w comes to a stage.
+func (j *job) comes(w int, number uint64) bool {
+	for range glances {
+		if j.here(w, number) {
+			return true
 		}
 	}
+	return false
 }
 
 // settle returns when no other worker takes part, and none can.
@@ -257,10 +355,8 @@ func (j *job) settle() {
 
 // await returns when worker w has come to a stage, or takes no part in its turn.
 func (j *job) await(w int, number uint64) {
-	for range glances {
-		if j.here(w, number) {
-			return
-		}
+	if j.comes(w, number) {
+		return
 	}
 	for start := time.Now(); time.Since(start) < soon; runtime.Gosched() {
 		for range glances {
@@ -278,4 +374,10 @@ func (j *job) await(w int, number uint64) {
 func (j *job) here(w int, number uint64) bool {
 	at := j.seats[w].at.Load()
 	return at >= number || w > 0 && at>>phaseBits != number>>phaseBits
+}
+
+// takesPart says that worker w is in a stage's turn, and sees to its own part.
+func (j *job) takesPart(w int, number uint64) bool {
+	at := j.seats[w].at.Load()
+	return w == 0 || at>>phaseBits == number>>phaseBits
 }
