@@ -37,19 +37,23 @@ func (s Set) Few(c fma.Rows, x *Packed, rows int, w fma.Outputs) {
 	row, side := m.In*m.Bits/8, 2*m.In/m.Group
 	_, _ = c.Data[(rows-1)*c.Step+w.N-1], x.data[rows*x.row()-1]
 	w.Near(s.chains())
+	each := m.Tiled
+	if s == VNNI && rows <= 2 { // else what comes again is at hand still
+		each = w.N
+	}
 	for o, next := w.Row, 0; o < w.Row+w.N; o = next {
-		next = o + m.Tiled
-		codes, scales, biases := m.Data[o*row:next*row], m.Scales[o*side:next*side], m.Biases[o*side:next*side]
+		next = o + each
+		tiles := tiles{m.Data[o*row : next*row], m.Scales[o*side : next*side], m.Biases[o*side : next*side], m.Bits, each / m.Tiled}
 		for r := 0; r < rows; {
 			n := [...]int{0, 1, 2, 2, 4}[rows-r]
-			s.few(n, fma.Rows{Data: c.Data[r*c.Step+o-w.Row:], Step: c.Step}, x, r, tile{codes, scales, biases, m.Bits})
+			s.few(n, fma.Rows{Data: c.Data[r*c.Step+o-w.Row:], Step: c.Step}, x, r, &tiles)
 			r += n
 		}
 	}
 }
 
-// tile is as many outputs as Few takes.
-type tile struct {
+// tiles are n tiles, one after the other.
+type tiles struct {
 	codes, scales, biases []byte
-	bits                  int
+	bits, n               int
 }

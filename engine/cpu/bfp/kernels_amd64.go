@@ -58,68 +58,68 @@ func product512x2(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *flo
 //go:noescape
 func product512x1(c *float32, ldc int, x *byte, ldx int, panel *byte, sides *float32, group int, groups int)
 
-// few512x4x4 sets c to the products of 4 packed rows and the first 32 outputs of a tile of 64, [4, 32]. words are their codes, [*, 64],
-// 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x4x4 sets c to the products of 4 packed rows and the first 32 outputs of some tiles of 64, [4, tiles, 32 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x4x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x4x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x4x2 sets c to the products of 2 packed rows and the first 64 outputs of a tile of 64, [2, 64]. words are their codes, [*, 64],
-// 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x4x2 sets c to the products of 2 packed rows and the first 64 outputs of some tiles of 64, [2, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x4x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x4x1 sets c to the products of 1 packed rows and the first 64 outputs of a tile of 64, [1, 64]. words are their codes, [*, 64],
-// 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x4x1 sets c to the products of 1 packed rows and the first 64 outputs of some tiles of 64, [1, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 8 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x4x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x6x4 sets c to the products of 4 packed rows and the first 32 outputs of a tile of 64, [4, 32]. words are their codes, [*, 64],
-// 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x6x4 sets c to the products of 4 packed rows and the first 32 outputs of some tiles of 64, [4, tiles, 32 of 64]. words are their codes,
+// [tiles, *, 64], 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x6x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x6x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x6x2 sets c to the products of 2 packed rows and the first 64 outputs of a tile of 64, [2, 64]. words are their codes, [*, 64],
-// 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x6x2 sets c to the products of 2 packed rows and the first 64 outputs of some tiles of 64, [2, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x6x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x6x1 sets c to the products of 1 packed rows and the first 64 outputs of a tile of 64, [1, 64]. words are their codes, [*, 64],
-// 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x6x1 sets c to the products of 1 packed rows and the first 64 outputs of some tiles of 64, [1, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 3 words for 16 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x6x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x8x4 sets c to the products of 4 packed rows and the first 32 outputs of a tile of 64, [4, 32]. words are their codes, [*, 64],
-// 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x8x4 sets c to the products of 4 packed rows and the first 32 outputs of some tiles of 64, [4, tiles, 32 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x8x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x8x4(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x8x2 sets c to the products of 2 packed rows and the first 64 outputs of a tile of 64, [2, 64]. words are their codes, [*, 64],
-// 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x8x2 sets c to the products of 2 packed rows and the first 64 outputs of some tiles of 64, [2, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x8x2(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
-// few512x8x1 sets c to the products of 1 packed rows and the first 64 outputs of a tile of 64, [1, 64]. words are their codes, [*, 64],
-// 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after
-// them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
+// few512x8x1 sets c to the products of 1 packed rows and the first 64 outputs of some tiles of 64, [1, tiles, 64 of 64]. words are their codes,
+// [tiles, *, 64], 1 words for 4 inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].
+// Meanwhile what comes after them in memory is brought near. It needs AVX-512 F, BW, VL and VNNI.
 //
 //go:noescape
-func few512x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int)
+func few512x8x1(c *float32, ldc int, x *byte, ldx int, words *byte, scales *byte, biases *byte, group int, groups int, periods int, tiles int)
 
 // split256 is split512 for processors without AVX-512: group is a multiple of 16.
 // It needs AVX2 and FMA.

@@ -71,8 +71,8 @@ func narrowProducts(bits int) [2]productFunc {
 	return [2]productFunc{product256x8x1, product256x8x2}
 }
 
-// few multiplies 1, 2 or 4 rows from `first` on with a tile.
-func (s Set) few(rows int, c fma.Rows, x *Packed, first int, w tile) {
+// few multiplies 1, 2 or 4 rows from `first` on with tiles; AVX2 knows only one.
+func (s Set) few(rows int, c fma.Rows, x *Packed, first int, w *tiles) {
 	if s == AVX2 {
 		each := min(rows, 2)
 		f := narrowFew(w.bits)[each-1]
@@ -81,25 +81,39 @@ func (s Set) few(rows int, c fma.Rows, x *Packed, first int, w tile) {
 		}
 		return
 	}
-	f := fewKernels(w.bits)[rows]
+	f := fewKernel(w.bits, rows)
 	wide := FewOutputs
 	if rows == 4 {
 		wide /= 2
 	}
 	for j := 0; j < FewOutputs; j += wide {
-		f(&c.Data[j], c.Step, &x.data[first*x.row()], x.row(), &w.codes[4*j], &w.scales[2*j], &w.biases[2*j], x.group, x.groups, x.group/fma.Period(w.bits))
+		f(&c.Data[j], c.Step, &x.data[first*x.row()], x.row(), &w.codes[4*j], &w.scales[2*j], &w.biases[2*j], x.group, x.groups, x.group/fma.Period(w.bits), w.n)
 	}
 }
 
-type fewFunc = func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups, periods int)
+type fewFunc = func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups, periods, tiles int)
 
-// fewKernels are those of VNNI by rows.
-func fewKernels(bits int) [5]fewFunc {
-	return [...][5]fewFunc{
-		4: {1: few512x4x1, 2: few512x4x2, 4: few512x4x4},
-		6: {1: few512x6x1, 2: few512x6x2, 4: few512x6x4},
-		8: {1: few512x8x1, 2: few512x8x2, 4: few512x8x4},
-	}[bits]
+// fewKernel is that of VNNI for 1, 2 or 4 rows.
+func fewKernel(bits, rows int) fewFunc {
+	switch 8*bits + rows {
+	case 8*4 + 1:
+		return few512x4x1
+	case 8*4 + 2:
+		return few512x4x2
+	case 8*4 + 4:
+		return few512x4x4
+	case 8*6 + 1:
+		return few512x6x1
+	case 8*6 + 2:
+		return few512x6x2
+	case 8*6 + 4:
+		return few512x6x4
+	case 8*8 + 1:
+		return few512x8x1
+	case 8*8 + 2:
+		return few512x8x2
+	}
+	return few512x8x4
 }
 
 type narrowFunc = func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups int)

@@ -20,12 +20,10 @@ type sums struct {
 	rows, vecs int
 }
 
-// newSums loads what is named x, ldx, group, c and ldc, and sets the products to zero.
+// newSums loads what is named ldx, group, c and ldc.
 func newSums(rows, vecs int) *sums {
 	s := &sums{rows: rows, vecs: vecs, group: load("group"), shift: NewDataAddr(NewStaticSymbol("limb"), 0), c: load("c")}
-	s.x[0], s.x[1], s.x[2] = load("x"), GP64(), GP64()
-	LEAQ(Mem{Base: s.x[0], Index: s.group, Scale: 1}, s.x[1])
-	LEAQ(Mem{Base: s.x[0], Index: s.group, Scale: 2}, s.x[2])
+	s.x = [limbs]GPVirtual{GP64(), GP64(), GP64()}
 	s.acc = make([][][limbs]VecVirtual, rows)
 	for r := range s.acc {
 		s.acc[r] = make([][limbs]VecVirtual, vecs)
@@ -42,14 +40,21 @@ func newSums(rows, vecs int) *sums {
 		LEAQ(Mem{Base: s.ldx, Index: s.ldx, Scale: 2}, s.far)
 		LEAQ(Mem{Base: s.ldc, Index: s.ldc, Scale: 2}, s.farC)
 	}
+	return s
+}
+
+// start loads what is named x, and sets the products to zero.
+func (s *sums) start() {
+	Load(Param("x"), s.x[0])
+	LEAQ(Mem{Base: s.x[0], Index: s.group, Scale: 1}, s.x[1])
+	LEAQ(Mem{Base: s.x[0], Index: s.group, Scale: 2}, s.x[2])
 	none := ZMM()
 	zero(none)
-	for r := range rows {
-		for h := range vecs {
+	for r := range s.rows {
+		for h := range s.vecs {
 			VMOVUPS(none, s.product(r, h))
 		}
 	}
-	return s
 }
 
 // row is a place in row r of what begins at base.
@@ -119,6 +124,7 @@ func product(rows int) {
 	Doc(fmt.Sprintf("%s sets c to the products of %d packed rows and 32 outputs, [%d, 32]. Their codes are panel [groups, group/4, 32, 4], their scales and biases", name, rows, rows),
 		"sides [groups, 2, 32]. group is a multiple of 32. "+needs)
 	s := newSums(rows, vecs)
+	s.start()
 	panel, sides, groups, left := load("panel"), load("sides"), load("groups"), GP64()
 	Label("group")
 	s.begin()
@@ -163,17 +169,20 @@ const (
 	sidesAhead = 512  // the same of scales, and of biases
 )
 
-// few multiplies rows with a tile of 64 outputs, or four with half of one.
+// few multiplies rows with tiles of 64 outputs, or four with half of each.
 func few(bits, rows int) {
 	vecs := min(across/lanes, 8/rows)
 	name := fmt.Sprintf("few512x%dx%d", bits, rows)
-	kernel(name, "func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups, periods int)")
+	kernel(name, "func(c *float32, ldc int, x *byte, ldx int, words, scales, biases *byte, group, groups, periods, tiles int)")
 	codes, width := period(bits)
-	Doc(fmt.Sprintf("%s sets c to the products of %d packed rows and the first %d outputs of a tile of 64, [%d, %d]. words are their codes, [*, 64],", name, rows, lanes*vecs, rows, lanes*vecs),
-		fmt.Sprintf("%d words for %d inputs, a group is `periods` times that; scales and biases are theirs in bf16, [groups, 64]. Meanwhile what comes after", width, codes),
-		"them in memory is brought near. "+needs)
+	Doc(fmt.Sprintf("%s sets c to the products of %d packed rows and the first %d outputs of some tiles of 64, [%d, tiles, %d of 64]. words are their codes,", name, rows, lanes*vecs, rows, lanes*vecs),
+		fmt.Sprintf("[tiles, *, 64], %d words for %d inputs, a group is `periods` times that; scales and biases are theirs in bf16, [tiles, groups, 64].", width, codes),
+		"Meanwhile what comes after them in memory is brought near. "+needs)
 	s, from := newSums(rows, vecs), newSpreader(bits)
-	words, scales, biases, groups, left := load("words"), load("scales"), load("biases"), load("groups"), GP64()
+	words, scales, biases, groups, left := load("words"), load("scales"), load("biases"), GP64(), GP64()
+	Label("tile")
+	s.start()
+	Load(Param("groups"), groups)
 	Label("group")
 	s.begin()
 	Load(Param("periods"), left)
@@ -199,6 +208,13 @@ func few(bits, rows int) {
 	}
 	DECQ(groups)
 	JNZ(LabelRef("group"))
+	ADDQ(U32(4*across), s.c)
+	tiles, err := Param("tiles").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	DECQ(tiles.Addr) // where it was handed over: no register is left for it
+	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
 }
