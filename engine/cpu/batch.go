@@ -8,16 +8,19 @@ import (
 	"lector/engine/ops"
 )
 
-// batch is a Backend that puts off operations of few rows: they are phases of one job, which runs before any other operation, and
-// at Wait. Handing out work for each of them takes about as long as the work. It takes the backend's operations one by one, so
-// that none can be forgotten. It may be used from several goroutines as the backend may.
+// batch is a Backend that puts off operations of few rows: they are phases of one job, which is done before any other operation, and
+// at Wait. Handing out work for each of them takes about as long as the work. Helpers begin with the first while the caller prepares
+// more. It takes the backend's operations one by one, so that none can be forgotten. It may be used from several goroutines as the
+// backend may.
 type batch struct {
 	b *Backend
 
 	mu     sync.Mutex
-	steps  []batchStep
-	phases []phase
+	steps  [maxPhases]batchStep // those that the job knows are not written
+	phases [maxPhases]phase
+	n      int        // steps and phases
 	used   []puttable // what steps work in
+	job    *job       // what helpers are at; nil: they are not
 
 	part, under ops.Part // of the operations to come, and what time is counted as
 	spent       [ops.Parts]time.Duration
@@ -66,13 +69,26 @@ func (b *Backend) Batch() ops.Backend {
 func (q *batch) later(t puttable, phases ...phase) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.phases)+len(phases) > maxPhases {
+	if q.n+len(phases) > maxPhases {
 		q.flush()
 	}
-	for i := range phases {
-		q.steps = append(q.steps, batchStep{t, i, q.part})
+	q.show()
+	for i, p := range phases {
+		q.steps[q.n], q.phases[q.n] = batchStep{t, i, q.part}, p
+		q.n++
 	}
-	q.phases, q.used = append(q.phases, phases...), append(q.used, t)
+	q.used = append(q.used, t)
+}
+
+// show lets helpers begin with what was put off. That is not done with the last operation, which the next one may change.
+func (q *batch) show() {
+	if q.n == 0 || q.b.workers == 1 || q.b.profile.on.Load() && q.job == nil {
+		return
+	}
+	if q.job == nil {
+		q.job = q.b.crew.begin(q.b, q)
+	}
+	q.job.add(q.phases[:q.n])
 }
 
 // now runs what was put off, and returns the backend for an operation that is not.
@@ -84,11 +100,18 @@ func (q *batch) now() *Backend {
 }
 
 func (q *batch) flush() {
-	if len(q.steps) == 0 {
+	if q.n == 0 {
 		return
 	}
 	defer q.drop()
-	q.b.inPhases(q, q.phases...)
+	j := q.job
+	if j == nil {
+		q.b.inPhases(q, q.phases[:q.n]...)
+		return
+	}
+	q.job = nil
+	j.add(q.phases[:q.n])
+	q.b.crew.complete(q.b, j)
 }
 
 // drop forgets what was put off.
@@ -97,8 +120,8 @@ func (q *batch) drop() {
 		t.putBack(q.b)
 	}
 	clear(q.used)
-	clear(q.steps)
-	q.steps, q.phases, q.used = q.steps[:0], q.phases[:0], q.used[:0]
+	clear(q.steps[:q.n])
+	q.n, q.used = 0, q.used[:0]
 	q.charge(q.part)
 }
 
@@ -135,7 +158,7 @@ func (q *batch) Mark(part ops.Part) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.part = part
-	if len(q.steps) == 0 {
+	if q.n == 0 {
 		q.charge(part)
 	}
 }
@@ -144,7 +167,7 @@ func (q *batch) Mark(part ops.Part) {
 func (q *batch) Spent() [ops.Parts]time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.steps) == 0 {
+	if q.n == 0 {
 		q.charge(q.part)
 	}
 	return q.spent
@@ -229,8 +252,9 @@ func (q *batch) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.Sha
 		return q.now().RunShared(y, x, e, t, s)
 	}
 	run := q.b.sharedOf(y, x, e, s)
-	q.later(run, run.unchosen(chosen.k, r, list)...)
-	chosen.then = run
+	phases := run.unchosen(chosen.k, r, list)
+	chosen.then = run // before anybody begins with the choice
+	q.later(run, phases...)
 	return ops.Usage{}
 }
 
@@ -238,8 +262,7 @@ func (q *batch) RunShared(y, x ops.Tensor, e ops.Experts, t ops.Route, s ops.Sha
 func (q *batch) ends(t *route) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := len(q.steps)
-	return t != nil && n > 0 && n+runPhases <= maxPhases && q.steps[n-1].task == task(t)
+	return t != nil && q.n > 0 && q.n+runPhases <= maxPhases && q.steps[q.n-1].task == task(t)
 }
 
 // SelectBlocks implements ops.Attention. Where every row sees all blocks it looks at no number.

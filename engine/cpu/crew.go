@@ -33,24 +33,54 @@ const (
 
 // run carries a job out together with the helpers.
 func (c *crew) run(b *Backend, t task, phases []phase) {
+	j := c.take(b)
+	j.laps = b.lapsOf(j)
+	j.set(t, phases)
+	c.post(b, j)
+	c.finish(b, j, 0)
+}
+
+// begin lets the helpers begin with a job whose phases are added as they are known, and which complete ends.
+func (c *crew) begin(b *Backend, t task) *job {
+	j := c.take(b)
+	j.laps = nil
+	j.open(t)
+	c.post(b, j)
+	return j
+}
+
+// complete takes part in a job that has all of its phases, and returns when it is done.
+func (c *crew) complete(b *Backend, j *job) {
+	j.known.Store(j.known.Load() | complete)
+	c.finish(b, j, j.enter())
+}
+
+func (c *crew) take(b *Backend) *job {
 	j := c.jobs.get()
 	if j == nil || j.last == maxTurns {
 		j = newJob(b.workers)
 	}
-	j.laps = b.lapsOf(j)
-	j.set(t, phases)
+	return j
+}
+
+// post shows a job to the helpers.
+func (c *crew) post(b *Backend, j *job) {
 	if c.job.Load() != j {
 		c.job.Store(j)
 	}
 	if c.helpers.Load() < int64(b.workers-1) {
 		c.staff(b)
 	}
+}
+
+// finish works on a job until it is done, and raises what panicked.
+func (c *crew) finish(b *Backend, j *job, from int) {
 	s := b.scratch.get(b)
-	j.work(s, 0, j.last)
+	j.workFrom(s, 0, j.last, from)
 	b.scratch.put(s)
 	j.settle()
 	if j.laps != nil {
-		b.countJob(j, t)
+		b.countJob(j, j.task)
 	}
 	failed := j.failed.Load()
 	j.task, j.begins = nil, nil // or it would keep what they refer to

@@ -34,11 +34,11 @@ func (p phase) runs() int { return (p.n + p.grain - 1) / p.grain }
 // bytes, as a job is, begins with a line of memory.
 //
 // A phase is over when every worker who takes part has come to the next one. One comes there when all runs of its own part are done,
-// also those that others took of it; who waits for another long enough takes some.
+// also those that others took of it; who waits for another long enough takes some. Helpers may be at the first phases while the caller
+// adds more.
 type job struct {
 	turn   atomic.Uint64 // this use of the job; 0: none may begin any more
 	task   task
-	count  int // of phases
 	phases *[maxPhases]phase
 	parts  []part              // one for every worker, of the phase under way
 	seats  []seat              // the same
@@ -46,7 +46,14 @@ type job struct {
 	last   uint64              // the caller's: turns so far
 	laps   *laps               // of a counted job, else nil
 	begins begins              // the task, where it wants to know; else nil
+
+	_     [128]byte
+	known atomic.Uint64 // phases that may begin; with complete, there are no more
+	_     [128]byte
 }
+
+// complete is above any number of phases.
+const complete = 1 << 16
 
 const (
 	// maxRuns is the most runs of a phase: a part's ends have room for so many.
@@ -80,20 +87,61 @@ func newJob(workers int) *job {
 	return &job{phases: new([maxPhases]phase), parts: make([]part, workers), seats: make([]seat, workers)}
 }
 
-// set begins a turn, whose caller is worker 0.
-func (j *job) set(t task, phases []phase) {
-	j.task, j.count = t, copy(j.phases[:], phases)
+// open begins a turn of no phases yet, whose caller is worker 0: it takes part once it enters.
+func (j *job) open(t task) {
+	j.task = t
 	j.begins, _ = t.(begins)
-	for i := range phases {
-		p := &j.phases[i]
-		p.grain = max(p.grain, (p.n+maxRuns-1)/maxRuns)
-	}
 	if j.failed.Load() != nil {
 		j.failed.Store(nil)
 	}
 	j.last++
-	j.parts[0].ends = stageOf(j.last, 0).number<<(2*endBits) | uint64(j.phases[0].runs()/len(j.parts))
+	j.known.Store(0)
 	j.turn.Store(j.last)
+}
+
+// set begins a turn with all of its phases, in which the caller takes part.
+func (j *job) set(t task, phases []phase) {
+	j.seats[0].at.Store(stageOf(j.last+1, 0).number)
+	for i, p := range phases {
+		j.phase(i, p)
+	}
+	j.open(t)
+	j.known.Store(uint64(len(phases)) | complete)
+}
+
+// phase says what phase i is, before it is known.
+func (j *job) phase(i int, p phase) {
+	p.grain = max(p.grain, (p.n+maxRuns-1)/maxRuns)
+	j.phases[i] = p
+}
+
+// add makes phases known: all up to now, of which the first were so already.
+func (j *job) add(phases []phase) {
+	for i := int(j.known.Load()); i < len(phases); i++ {
+		j.phase(i, phases[i])
+	}
+	publish(&j.known, uint64(len(phases)))
+}
+
+// enter takes the caller to the first phase that may not be over, of a turn whose phases are all known.
+func (j *job) enter() (from int) {
+	for w := range j.seats {
+		if at := j.seats[w].at.Load(); at>>phaseBits == j.last {
+			from = max(from, int(min(at&gone, j.known.Load()&^complete))-1)
+		}
+	}
+	j.seats[0].at.Store(stageOf(j.last, from).number)
+	return from
+}
+
+// reaches says whether there is a phase p, once that is known.
+func (j *job) reaches(p int) bool {
+	var known uint64
+	j.watch(func() bool {
+		known = j.known.Load()
+		return known&complete != 0 || int(known) > p
+	})
+	return p < int(known&^complete)
 }
 
 // join is the turn that worker me may take part in, and has not yet; 0 where there is none.
@@ -125,12 +173,18 @@ func (j *job) busy() bool {
 }
 
 // work carries the job out as worker me, until no run of any phase is left or one panicked.
-func (j *job) work(s *scratch, me int, turn uint64) {
+func (j *job) work(s *scratch, me int, turn uint64) { j.workFrom(s, me, turn, 0) }
+
+// workFrom is work of the phases from one on.
+func (j *job) workFrom(s *scratch, me int, turn uint64, from int) {
 	defer j.leave(me, turn)
-	for p := range j.count {
+	for p := from; ; p++ {
 		at := stageOf(turn, p)
-		if p > 0 {
+		if p > from {
 			publish(&j.seats[me].at, at.number)
+		}
+		if !j.reaches(p) {
+			return
 		}
 		own := j.grabOwn(me, at)
 		if p > 0 {
@@ -188,7 +242,7 @@ type stage struct {
 func stageOf(turn uint64, phase int) stage { return stage{turn<<phaseBits | uint64(phase+1), phase} }
 
 // take runs the items of worker me's own part, of which it has some, and of the parts of those who do not take part; in the last
-// phase of all. It says whether to go on.
+// phase those of all. It says whether to go on.
 func (j *job) take(s *scratch, me int, at stage, own taken) bool {
 	for ; own.from < own.to; own = j.grabOwn(me, at) {
 		if !j.run(s, at.phase, own) {
@@ -203,7 +257,7 @@ func (j *job) take(s *scratch, me int, at stage, own taken) bool {
 		if w >= len(j.parts) {
 			w -= len(j.parts)
 		}
-		if (at.phase+1 == j.count || !j.takesPart(w, at.number)) && !j.steal(s, w, at) {
+		if (j.known.Load() == uint64(at.phase+1)|complete || !j.takesPart(w, at.number)) && !j.steal(s, w, at) {
 			return false
 		}
 	}
@@ -355,29 +409,33 @@ func (j *job) settle() {
 
 // await returns when worker w has come to a stage, or takes no part in its turn.
 func (j *job) await(w int, number uint64) {
-	if j.comes(w, number) {
-		return
-	}
-	for start := time.Now(); time.Since(start) < soon; runtime.Gosched() {
+	j.watch(func() bool { return j.here(w, number) })
+}
+
+// watch returns when something is so that others bring about.
+func (j *job) watch(is func() bool) {
+	for start := (time.Time{}); start.IsZero() || time.Since(start) < soon; runtime.Gosched() {
 		for range glances {
-			if j.here(w, number) {
+			if is() {
 				return
 			}
 		}
+		if start.IsZero() {
+			start = time.Now()
+		}
 	}
-	for !j.here(w, number) {
+	for !is() {
 		time.Sleep(nap)
 	}
 }
 
-// here says that worker w need not be waited for. The caller takes part in every turn.
+// here says that worker w need not be waited for.
 func (j *job) here(w int, number uint64) bool {
 	at := j.seats[w].at.Load()
-	return at >= number || w > 0 && at>>phaseBits != number>>phaseBits
+	return at >= number || at>>phaseBits != number>>phaseBits
 }
 
 // takesPart says that worker w is in a stage's turn, and sees to its own part.
 func (j *job) takesPart(w int, number uint64) bool {
-	at := j.seats[w].at.Load()
-	return w == 0 || at>>phaseBits == number>>phaseBits
+	return j.seats[w].at.Load()>>phaseBits == number>>phaseBits
 }

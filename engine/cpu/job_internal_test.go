@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,5 +161,38 @@ func TestJobsAllocateNothing(t *testing.T) {
 	b.inPhases(run, phase{64, 1}, phase{8, 1})
 	if n := testing.AllocsPerRun(200, func() { b.inPhases(run, phase{64, 1}, phase{8, 1}) }); n >= 1 {
 		t.Errorf("%v allocations a job", n)
+	}
+}
+
+// Helpers may be at the first phases of a job while its caller adds more: every item runs once, in the order of the phases, and a panic
+// comes back from the end.
+func TestJobsGrowUnderTheirHelpers(t *testing.T) {
+	for _, workers := range []int{2, 3, 8} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			b := New(Options{Workers: workers})
+			src := rand.New(rand.NewPCG(uint64(workers), 9))
+			for round := range 400 {
+				c := newCounted(t, somePhases(src))
+				if round%8 == 0 {
+					c.panics = src.IntN(len(c.phases))
+				}
+				j := b.crew.begin(b, c)
+				for i := range c.phases {
+					if src.IntN(3) == 0 {
+						for range src.IntN(2000) {
+							runtime.KeepAlive(i) // time passes
+						}
+					}
+					j.add(c.phases[:i+1])
+				}
+				said := panicOf(func() { b.crew.complete(b, j) })
+				if planted := c.panics >= 0 && c.phases[c.panics].n > 0; planted != (said != nil) || planted && said != "planted" {
+					t.Fatalf("round %d: the panic says %v", round, said)
+				}
+				if said == nil {
+					c.once()
+				}
+			}
+		})
 	}
 }

@@ -90,8 +90,9 @@ func (b *Backend) lapsOf(j *job) *laps {
 
 // countJob counts what a job took whose workers are all done.
 func (b *Backend) countJob(j *job, t task) {
-	j.laps.at[j.count] = time.Now()
-	for i := range j.count {
+	count := int(j.known.Load() &^ complete)
+	j.laps.at[count] = time.Now()
+	for i := range count {
 		var busy time.Duration
 		for w := range j.laps.busy {
 			busy += j.laps.busy[w][i]
@@ -111,7 +112,7 @@ func nameOf(t task, i int) string {
 		f, more := frames.Next()
 		_, name, _ := strings.Cut(f.Function, "engine/cpu.")
 		switch name {
-		case "(*Backend).countJob", "(*crew).run", "(*Backend).alone", "(*Backend).inPhases", "(*Backend).parallel", "(*Backend).eachHead", "(*Backend).eachStream":
+		case "(*Backend).countJob", "(*crew).run", "(*crew).finish", "(*Backend).alone", "(*Backend).inPhases", "(*Backend).parallel", "(*Backend).eachHead", "(*Backend).eachStream":
 		default:
 			return name
 		}
