@@ -20,4 +20,4 @@ func (s Set) product(c fma.Rows, rows int, x *Packed, first int, w *Panel) {
 	productPlain(c, rows, x, first, w)
 }
 
-func (s Set) few(int, fma.Rows, *Packed, int, tile) { panic("no kernels") }
+func (s Set) few(int, fma.Rows, *Packed, int, *tiles) { panic("no kernels") }
