@@ -142,13 +142,14 @@ func (b *benchRun) readText() error {
 	return nil
 }
 
-// ceiling measures what the device can do, products and reading; reading on the CPU alone, whose memory this process
-// reads. It keeps the best of every call.
+// ceiling measures what the device can do, products, reading and handing over; the latter two on the CPU alone, whose memory this
+// process reads. It keeps the best of every call.
 func (b *benchRun) ceiling(ctx context.Context) error {
 	if err := b.report.Ceiling.MeasureGEMM(ctx, b.model.device.Backend); err != nil {
 		return err
 	}
 	if b.report.Host.Device == cpuDevice {
+		b.report.Ceiling.MeasureHandoff()
 		return b.report.Ceiling.MeasureRead(b.model.device.Backend)
 	}
 	return nil

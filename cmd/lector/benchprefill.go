@@ -95,7 +95,11 @@ func (b *benchRun) head(t *tabwriter.Writer) {
 			fmt.Fprintf(t, " %dx%dx%d", g.M, g.N, g.K)
 		}
 	}
-	fmt.Fprintf(t, " in float32; reading memory %s\n", rate(c.BytesPerSecond()))
+	fmt.Fprintf(t, " in float32; reading memory %s", rate(c.BytesPerSecond()))
+	if s := c.HandoffSeconds(); s > 0 {
+		fmt.Fprintf(t, "; from core to core %.0f ns", 1e9*s)
+	}
+	fmt.Fprintln(t)
 	tokens := fmt.Sprintf("random, seed %d", r.Seed)
 	if r.Text != "" {
 		tokens = "of " + r.Text

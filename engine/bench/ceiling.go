@@ -16,7 +16,8 @@ import (
 // Ceiling is what the machine can do, measured beside the results.
 type Ceiling struct {
 	GEMM    []GEMM    `json:"gemm"`
-	Read    []float64 `json:"read_bytes_per_second"` // a parallel read of a large buffer, one value a repeat
+	Read    []float64 `json:"read_bytes_per_second"`     // a parallel read of a large buffer, one value a repeat
+	Handoff []float64 `json:"handoff_seconds,omitempty"` // of a number from one worker to another, one value a repeat
 	Workers int       `json:"workers"`
 }
 
@@ -39,6 +40,15 @@ func (c Ceiling) FLOPs() float64 {
 
 // BytesPerSecond is the best rate of reading; 0 where none was measured.
 func (c Ceiling) BytesPerSecond() float64 { return largest(c.Read) }
+
+// HandoffSeconds is the median of handing over; 0 where none was measured.
+func (c Ceiling) HandoffSeconds() float64 {
+	if len(c.Handoff) == 0 {
+		return 0
+	}
+	list := slices.Sorted(slices.Values(c.Handoff))
+	return list[len(list)/2]
+}
 
 func largest(list []float64) float64 {
 	if len(list) == 0 {

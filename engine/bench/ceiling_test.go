@@ -43,6 +43,21 @@ func TestMeasureRead(t *testing.T) {
 	}
 }
 
+func TestMeasureHandoff(t *testing.T) {
+	alone := bench.Ceiling{Workers: 1}
+	alone.MeasureHandoff()
+	if len(alone.Handoff) != 0 || alone.HandoffSeconds() != 0 {
+		t.Errorf("one worker hands over in %v", alone.Handoff)
+	}
+	c := bench.Ceiling{Workers: 2}
+	c.MeasureHandoff()
+	for _, s := range c.Handoff {
+		if s <= 0 || c.HandoffSeconds() <= 0 {
+			t.Errorf("handed over in %v", c.Handoff)
+		}
+	}
+}
+
 var errSlots = errors.New("no memory")
 
 // noSlots has none.
