@@ -105,7 +105,9 @@ func (s *sums) more() bool {
 	return s.left > 0
 }
 
-// next ends the bodies that are through, and says which to go on with: two where that leaves enough for those who wait.
+// next ends the bodies that are through, and says which to go on with: two where that leaves enough for those who wait and one is not
+// far longer. That one goes on alone first: two at once take less time together, and each takes longer, so that bodies of
+// which as much is left as of others end together when somebody comes to help.
 func (s *sums) next(mine []*sum) []*sum {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +116,7 @@ func (s *sums) next(mine []*sum) []*sum {
 		mine = s.take(mine)
 	}
 	switch {
-	case len(mine) == 1 && len(s.free) > s.idle && twin.Paired():
+	case len(mine) == 1 && len(s.free) > s.idle && twin.Paired() && mine[0].left <= s.most()+sumPiece:
 		mine = s.take(mine)
 	case len(mine) == 2 && len(s.free) < s.idle:
 		s.free, mine = append(s.free, mine[1]), mine[:1]
@@ -123,6 +125,14 @@ func (s *sums) next(mine []*sum) []*sum {
 		s.news.Signal()
 	}
 	return mine
+}
+
+// most is how much is left of the free body of which most is.
+func (s *sums) most() (left int64) {
+	for _, f := range s.free {
+		left = max(left, f.left)
+	}
+	return left
 }
 
 // take adds the free body of which most is left, since its digest is the last to be known.
