@@ -50,6 +50,15 @@ func TestKeepCrashAtEveryEffectOnS3(t *testing.T) {
 	resumeCrashes{tokens: 21, order: keeping(12), least: 25, world: inBucket(s3test.Start(t))}.run(t)
 }
 
+// So do those on S3 that keep token ids alone, or go on from such a handle.
+func TestKeepWithoutStateCrashAtEveryEffectOnS3(t *testing.T) {
+	server := s3test.Start(t)
+	order := keeping(12)
+	order.KeepState = queue.KeepNone
+	resumeCrashes{tokens: 21, order: order, least: 14, world: inBucket(server)}.run(t)
+	resumeCrashes{tokens: 2 * enginetest.ToyGrid, alone: true, order: keeping(6), least: 25, world: inBucket(server)}.run(t)
+}
+
 // resumeCrashes kills a resume at every effect.
 type resumeCrashes struct {
 	tokens int
