@@ -112,11 +112,15 @@ func (b *folderBench) drop(context.Context, ...*cache.Space) error {
 	return errors.Join(os.Remove(b.plain), dropFiles(filepath.Join(b.folder, "store")))
 }
 
-// dropFiles deletes what was stored in a folder store, several times as fast as the store does it by name.
+// dropFiles deletes what was stored in a folder store, several times as fast as the store does it by name. The store may be
+// at its own files meanwhile.
 func dropFiles(store string) error {
 	return filepath.WalkDir(store, func(file string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && d.Name() != usedMark {
 			err = os.Remove(file)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		return err
 	})
