@@ -196,9 +196,23 @@ func (s *Space) readPiece(ctx context.Context, m Manifest, job string, p Piece, 
 	case errors.Is(first, ErrNotFound):
 		return refuse(ErrNotFound, "%s is missing: read the document again with lector ingest", what)
 	case errors.Is(first, ErrCorrupt):
-		return refuse(ErrCorrupt, "%s is damaged: %v: delete it, then read the document again with lector ingest", what, first)
+		return refuse(ErrCorrupt, "%s is damaged: %v: %s", what, first, s.remedy())
 	}
 	return fmt.Errorf("read %s: %w", what, first)
+}
+
+// Remedied is a Store that says what is to be done about an object of its that is damaged.
+type Remedied interface {
+	// Remedy is that, as the end of a message.
+	Remedy() string
+}
+
+// remedy is what helps against a damaged blob: in a store of the user's own, to make it again.
+func (s *Space) remedy() string {
+	if r, ok := s.Store.(Remedied); ok {
+		return r.Remedy()
+	}
+	return "delete it, then read the document again with lector ingest"
 }
 
 // readBlob fills the segments and checks the size, then the digest, which is computed while the bytes are at hand.

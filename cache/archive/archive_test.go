@@ -190,6 +190,24 @@ func TestDamage(t *testing.T) {
 	refused("huge header", huge)
 }
 
+// What is said of a damaged file names what is damaged in it, and what helps: nothing of it can be deleted.
+func TestDamagedFileSaysWhatHelps(t *testing.T) {
+	_, _, b := exported(t)
+	b[len(b)-1] ^= 1
+	_, err := load(t, b, &cache.Space{Store: cachetest.NewMemory()})
+	if !errors.Is(err, cache.ErrCorrupt) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"region", "token", "is damaged", "export the snapshot again"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "delete") {
+		t.Errorf("a part of a file cannot be deleted: %v", err)
+	}
+}
+
 // A damaged source gives no file and no copy, and the error names the blob.
 func TestDamagedSource(t *testing.T) {
 	d, h := stored(t)

@@ -109,7 +109,15 @@ type file struct {
 	blobs    map[string]cache.Piece
 }
 
-var _ cache.Store = (*file)(nil)
+var (
+	_ cache.Store    = (*file)(nil)
+	_ cache.Remedied = (*file)(nil)
+)
+
+// Remedy implements cache.Remedied: nobody can delete a part of a file, and whoever exported it still has the snapshot.
+func (f *file) Remedy() string {
+	return "copy the file from where it came from once more, or export the snapshot again"
+}
 
 // Get implements cache.Store.
 func (f *file) Get(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
