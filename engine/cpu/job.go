@@ -71,7 +71,7 @@ const (
 // part is the runs that nobody took of those that one worker begins with: from and to, below the number of their stage. Where that
 // is smaller than the stage under way, none of the part's runs were taken so far. No two parts share a line of memory.
 type part struct {
-	ends  uint64        // but for the caller's before a turn it is read and written atomically
+	ends  atomic.Uint64
 	given atomic.Uint64 // runs that others took and have done, below the number of their stage
 	owned uint64        // the owner writes it to have the line at hand
 	_     [104]byte
@@ -348,7 +348,7 @@ func (j *job) grabOwn(me int, at stage) taken {
 // first.
 func (p *part) grab(number uint64, all span, last bool) taken {
 	for {
-		seen := atomic.LoadUint64(&p.ends)
+		seen := p.ends.Load()
 		from, to := int(seen>>endBits&maxRuns), int(seen&maxRuns)
 		switch other := seen >> (2 * endBits); {
 		case other > number: // others are at a later phase
@@ -363,7 +363,7 @@ func (p *part) grab(number uint64, all span, last bool) taken {
 		if last {
 			got, left = taken{to - 1, to, to, 0}, span{from, to - 1}
 		}
-		if atomic.CompareAndSwapUint64(&p.ends, seen, number<<(2*endBits)|uint64(left.from)<<endBits|uint64(left.to)) {
+		if p.ends.CompareAndSwap(seen, number<<(2*endBits)|uint64(left.from)<<endBits|uint64(left.to)) {
 			return got
 		}
 	}

@@ -192,3 +192,48 @@ func sameState(t testing.TB, got, want *qwen4exp.Sequence) {
 		}
 	}
 }
+
+// A pass that panics leaves nothing behind that still runs: what it put off is done when the panic arrives.
+func TestPanicsLeaveNothingPutOff(t *testing.T) {
+	be := cpu.New(cpu.Options{Class: cpu.Blocked, Workers: 2})
+	e := open(t, "tiny", be, qwen4exp.Options{})
+	defer e.Close()
+	s, err := e.NewSequence(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	x, y := tensor(t, be, 8), [2]ops.Tensor{tensor(t, be, 1), tensor(t, be, 1)}
+	for i := range x.Floats() {
+		x.Floats()[i] = float32(i + 1)
+	}
+	w := ops.Matrix{Name: "w", Format: ops.F32, Out: 1, In: 8, Data: make([]byte, 32)}
+	for i := range 8 {
+		w.Data[4*i+3], w.Data[4*i+2] = 0x3f, 0x80 // 1
+	}
+	func() {
+		defer func() {
+			if said := recover(); said != "planted" {
+				t.Errorf("the panic says %v", said)
+			}
+		}()
+		qwen4exp.Panic(s.(*qwen4exp.Sequence), func(be ops.Backend) {
+			be.Linear(y[0], x, w)
+			be.Linear(y[1], x, w)
+		})
+	}()
+	for i, v := range y {
+		if got := v.Floats()[0]; got != 36 {
+			t.Errorf("product %d is %v behind the panic, not 36", i, got)
+		}
+	}
+}
+
+func tensor(t *testing.T, be ops.Backend, n int) ops.Tensor {
+	x, err := be.Alloc(1, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { be.Free(x) })
+	return x
+}

@@ -56,6 +56,19 @@ func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
 	return &g
 }
 
+// carry runs body. If that panics, what it has put off is over before anybody else works in the same memory.
+func (f *pass) carry(body func(f *pass) error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = f.be.Wait(context.WithoutCancel(f.ctx))
+		}
+	}()
+	err := body(f)
+	returned = true
+	return err
+}
+
 // meet adds a product to those of the next multiply.
 func (f *pass) meet(y ops.Tensor, w *ops.Matrix) *pass {
 	f.meets, f.with = append(f.meets, y), append(f.with, w)

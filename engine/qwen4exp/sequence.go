@@ -115,7 +115,7 @@ func (s *Sequence) run(ctx context.Context, rows int, body func(f *pass) error) 
 	s.view.begin(s, rows)
 	before := s.engine.read()
 	f := newPass(ctx, s, rows, &stats)
-	if err := body(f); err != nil {
+	if err := f.carry(body); err != nil {
 		_ = f.be.Wait(context.WithoutCancel(ctx)) // for what is left of it, which err stands for
 		return engine.ChunkStats{}, storageError(err)
 	}
