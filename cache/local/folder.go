@@ -222,7 +222,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.file.Write(p)
 }
 
-// keep makes a whole copy the one of its object.
+// keep makes a whole copy the one of its object. It is renamed under the lock: who looks for room must not find it under neither name.
 func (w *writer) keep() error {
 	err := w.whole()
 	if err == nil {
@@ -230,7 +230,7 @@ func (w *writer) keep() error {
 		_, err = w.file.Write(t[:])
 	}
 	if err == nil {
-		err = os.Rename(w.file.Name(), w.folder.file(w.name))
+		err = w.folder.locked(func() error { return os.Rename(w.file.Name(), w.folder.file(w.name)) })
 	}
 	if err != nil {
 		w.drop()
