@@ -9,14 +9,16 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"syscall"
 
 	"lector/cache"
 	"lector/cache/disk"
 )
 
-// publishTries is how often a folder is made again that a Delete elsewhere has just removed as empty.
-const publishTries = 8
+// publishTries is how often a folder is made again that a Delete elsewhere has just removed as empty: on a machine with more to do
+// than processors one may lose to a busy deleter several times in a row.
+const publishTries = 100
 
 // Put implements cache.Store: it writes and syncs a temporary file, gives it its name, and syncs the folders.
 func (s *Store) Put(ctx context.Context, name string, body io.ReadSeeker, size int64, how cache.PutMode) error {
@@ -134,6 +136,9 @@ func (s *Store) link(temp, file string, name func(from, to string) error) error 
 		}
 		if err == nil {
 			err = name(temp, file)
+		}
+		if err != nil {
+			runtime.Gosched()
 		}
 	}
 	return err
