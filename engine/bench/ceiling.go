@@ -42,13 +42,7 @@ func (c Ceiling) FLOPs() float64 {
 func (c Ceiling) BytesPerSecond() float64 { return largest(c.Read) }
 
 // HandoffSeconds is the median of handing over; 0 where none was measured.
-func (c Ceiling) HandoffSeconds() float64 {
-	if len(c.Handoff) == 0 {
-		return 0
-	}
-	list := slices.Sorted(slices.Values(c.Handoff))
-	return list[len(list)/2]
-}
+func (c Ceiling) HandoffSeconds() float64 { return median(c.Handoff) }
 
 func largest(list []float64) float64 {
 	if len(list) == 0 {

@@ -78,8 +78,11 @@ const (
 )
 
 // Median is the middle sample, the mean of the middle two, or 0 without samples.
-func (r Row) Median() float64 {
-	sorted := slices.Sorted(slices.Values(r.Samples))
+func (r Row) Median() float64 { return median(r.Samples) }
+
+// median is that of a list; 0 of none.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
 	n := len(sorted)
 	if n == 0 {
 		return 0

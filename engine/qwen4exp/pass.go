@@ -56,16 +56,16 @@ func (f *pass) of(rows, pos int, ids []engine.Token) *pass {
 	return &g
 }
 
-// carry runs body. If that panics, what it has put off is over before anybody else works in the same memory.
+// carry runs body. If that fails or panics, what it has put off is over before anybody else works in the same memory.
 func (f *pass) carry(body func(f *pass) error) error {
-	returned := false
+	done := false
 	defer func() {
-		if !returned {
-			_ = f.be.Wait(context.WithoutCancel(f.ctx))
+		if !done {
+			_ = f.be.Wait(context.WithoutCancel(f.ctx)) // what went wrong in body stands for it
 		}
 	}()
 	err := body(f)
-	returned = true
+	done = err == nil
 	return err
 }
 

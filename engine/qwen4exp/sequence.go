@@ -116,7 +116,6 @@ func (s *Sequence) run(ctx context.Context, rows int, body func(f *pass) error) 
 	before := s.engine.read()
 	f := newPass(ctx, s, rows, &stats)
 	if err := f.carry(body); err != nil {
-		_ = f.be.Wait(context.WithoutCancel(ctx)) // for what is left of it, which err stands for
 		return engine.ChunkStats{}, storageError(err)
 	}
 	if used := s.engine.read().Sub(before); s.engine.store != nil {
